@@ -1,1 +1,70 @@
-//! store
+//! The history: everything observed, decided and learned, kept so that a restart continues where the last run ended.
+//!
+//! [`Store`] is a cheap handle on a back end behind the [`History`] seam; today that is one SQLite file ([`Store::open`], or
+//! [`Store::in_memory`] for tests and dry runs). [`Store::append`](History::append) takes a [`Batch`], writes it in one transaction and returns
+//! once it is on disk: what was acknowledged survives `kill -9`. Reads give back the values as they were written.
+//!
+//! Every method returns an [`Answer`], a future that needs no particular runtime: `.await` it in the daemon, hand it to [`wait`] in code that
+//! blocks. Nothing here reads a clock.
+//!
+//! ```
+//! use store::{Batch, Store, wait};
+//!
+//! let store = Store::in_memory()?;
+//! wait(store.append(Batch { snapshots: vec![("cycle".into(), b"state".to_vec())], ..Batch::default() }))?;
+//! assert_eq!(wait(store.snapshot("cycle"))?.as_deref(), Some(b"state".as_slice()));
+//! # Ok::<(), store::StoreError>(())
+//! ```
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod crash;
+mod embedded;
+mod error;
+mod history;
+mod migrate;
+mod read;
+mod retain;
+mod write;
+
+pub use error::StoreError;
+pub use history::{Ack, Answer, Batch, History, Options, Removed, Retention, wait};
+
+use std::{fmt, ops::Deref, path::Path, sync::Arc};
+
+/// A handle on the history. Clones share it; the last one to go closes it.
+#[derive(Clone)]
+pub struct Store(Arc<dyn History>);
+
+impl Store {
+    /// Opens the history in an SQLite file, creating file and folder where they are missing and bringing older files to today's shape.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, was not made by this program, or by a later version of it.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(embedded::Embedded::open(path.as_ref(), options)?)))
+    }
+
+    /// A history that ends with its last handle.
+    ///
+    /// # Errors
+    /// When SQLite cannot be set up.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(embedded::Embedded::in_memory(Options::default())?)))
+    }
+}
+
+impl Deref for Store {
+    type Target = dyn History;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref()
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.0.location()).finish()
+    }
+}
