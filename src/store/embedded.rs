@@ -1,4 +1,4 @@
-//! The embedded back end: one SQLite file in WAL mode, one thread that writes, a few that read.
+//! The embedded back end: one `SQLite` file in WAL mode, one thread that writes, a few that read.
 
 use crate::error::{StoreError, from_sqlite, location, refused};
 use crate::history::{Ack, Answer, Batch, History, Options, Removed, Retention};
@@ -57,7 +57,7 @@ impl Embedded {
         Ok(Self { lanes: Arc::new(Lanes { location, write, read, threads }), retention: options.retention })
     }
 
-    /// One connection serves both queues: an SQLite database in memory belongs to its connection.
+    /// One connection serves both queues: an `SQLite` database in memory belongs to its connection.
     pub(crate) fn in_memory(options: Options) -> Result<Self, StoreError> {
         let location = "in memory".to_owned();
         let mut connection = Connection::open_in_memory().map_err(|source| from_sqlite(location.clone(), "open", "a database".into(), source))?;
@@ -151,7 +151,7 @@ fn prepare_reader(connection: &Connection) -> Result<(), StoreError> {
     set().map_err(refused(connection, "set up", "a reading connection"))
 }
 
-/// The condition on ?1 that keeps one workload's rows, or all. Two texts, so that SQLite can use the index where there is a name.
+/// The condition on ?1 that keeps one workload's rows, or all. Two texts, so that `SQLite` can use the index where there is a name.
 fn of(workload: Option<&WorkloadId>) -> (&'static str, Option<String>) {
     let condition = if workload.is_some() { "workload = ?1" } else { "?1 IS NULL" };
     (condition, workload.map(ToString::to_string))

@@ -28,7 +28,7 @@ pub enum StoreError {
         /// What was found.
         detail: String,
     },
-    /// An SQLite file of somebody else.
+    /// An `SQLite` file of somebody else.
     #[error("{location} is a database, but not a turnaround store (application id {found:#010x}): name another file")]
     Foreign {
         /// The file.
@@ -46,7 +46,7 @@ pub enum StoreError {
         /// The latest version known.
         known: u32,
     },
-    /// SQLite refused: disk full, file locked by another program, no permission.
+    /// `SQLite` refused: disk full, file locked by another program, no permission.
     #[error("the store {location} could not {operation} {object}: {source}")]
     Refused {
         /// The file.
@@ -56,7 +56,7 @@ pub enum StoreError {
         /// To what.
         object: String,
         /// Why.
-        source: rusqlite::Error,
+        source: Box<rusqlite::Error>,
     },
     /// A plan or calibration that would take the number of the latest, or an earlier one.
     #[error("cannot append {kind} {id} of generation {offered}: the store holds generation {latest}, and generations never go back")]
@@ -96,7 +96,7 @@ pub enum StoreError {
     },
 }
 
-/// Says what was done, to what, when SQLite fails; damage gets its remedy.
+/// Says what was done, to what, when `SQLite` fails; damage gets its remedy.
 pub(crate) fn refused<T: Into<String>>(
     connection: &rusqlite::Connection,
     operation: &'static str,
@@ -115,6 +115,6 @@ pub(crate) fn from_sqlite(location: String, operation: &'static str, object: Str
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match source.sqlite_error_code() {
         Some(DatabaseCorrupt | NotADatabase) => StoreError::Damaged { location, operation, object, detail: source.to_string() },
-        _ => StoreError::Refused { location, operation, object, source },
+        _ => StoreError::Refused { location, operation, object, source: Box::new(source) },
     }
 }

@@ -1,6 +1,6 @@
 //! The history: everything observed, decided and learned, kept so that a restart continues where the last run ended.
 //!
-//! [`Store`] is a cheap handle on a back end behind the [`History`] seam; today that is one SQLite file ([`Store::open`], or
+//! [`Store`] is a cheap handle on a back end behind the [`History`] seam; today that is one `SQLite` file ([`Store::open`], or
 //! [`Store::in_memory`] for tests and dry runs). [`Store::append`](History::append) takes a [`Batch`], writes it in one transaction and returns
 //! once it is on disk: what was acknowledged survives `kill -9`. Reads give back the values as they were written.
 //!
@@ -38,7 +38,7 @@ use std::{fmt, ops::Deref, path::Path, sync::Arc};
 pub struct Store(Arc<dyn History>);
 
 impl Store {
-    /// Opens the history in an SQLite file, creating file and folder where they are missing and bringing older files to today's shape.
+    /// Opens the history in an `SQLite` file, creating file and folder where they are missing and bringing older files to today's shape.
     ///
     /// # Errors
     /// When the file cannot be opened, is damaged, was not made by this program, or by a later version of it.
@@ -49,7 +49,7 @@ impl Store {
     /// A history that ends with its last handle.
     ///
     /// # Errors
-    /// When SQLite cannot be set up.
+    /// When `SQLite` cannot be set up.
     pub fn in_memory() -> Result<Self, StoreError> {
         Ok(Self(Arc::new(embedded::Embedded::in_memory(Options::default())?)))
     }

@@ -14,7 +14,7 @@ pub(crate) struct Migration {
 /// All steps, in order. A step that was released is never edited; the next one follows it.
 pub(crate) const MIGRATIONS: &[Migration] = &[Migration { name: "0001_history", sql: include_str!("migrations/0001_history.sql") }];
 
-/// Marks a file as ours in SQLite's header: `TURN` in ASCII.
+/// Marks a file as ours in `SQLite`'s header: `TURN` in ASCII.
 const APPLICATION_ID: i32 = 0x5455_524e;
 
 /// Runs the steps the file has not seen. A file that holds data is copied to `FILE.before-NAME` first.

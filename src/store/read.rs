@@ -72,7 +72,7 @@ pub(crate) fn snapshot(connection: &Connection, name: &str) -> Result<Option<Vec
     ))
 }
 
-/// SQLite's own check of every page and index, then ours: plans still have the content their id was made of.
+/// `SQLite`'s own check of every page and index, then ours: plans still have the content their id was made of.
 pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
     let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(refused(connection, "check", "every page"))?;
     if found != "ok" {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, TransactionBeh
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 
-/// Writes the batch and returns once SQLite has synced it; on any error nothing of it is kept.
+/// Writes the batch and returns once `SQLite` has synced it; on any error nothing of it is kept.
 pub(crate) fn append(connection: &mut Connection, batch: &Batch) -> Result<Ack, StoreError> {
     let failed = refused(connection, "begin", "a batch");
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
