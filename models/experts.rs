@@ -19,10 +19,7 @@ pub(crate) type Opinions = BTreeMap<&'static str, Vec<Row>>;
 
 /// Asks every expert.
 pub(crate) fn ask(history: &History, horizon: usize) -> Opinions {
-    let all = [
-        (SEASONAL_NAIVE, seasonal_naive::rows(history, horizon)),
-        (MSTL_ETS, mstl_ets::rows(history, horizon)),
-        (LINEAR, linear::rows(history, horizon)),
-    ];
+    let all =
+        [(SEASONAL_NAIVE, seasonal_naive::rows(history, horizon)), (MSTL_ETS, mstl_ets::rows(history, horizon)), (LINEAR, linear::rows(history, horizon))];
     all.into_iter().filter_map(|(name, rows)| rows.map(|rows| (name, rows))).collect()
 }

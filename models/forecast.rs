@@ -1,12 +1,12 @@
 //! One workload's forecast, and many at once.
 
+use crate::ModelError;
 use crate::backtest::first_weights;
 use crate::calendar;
 use crate::experts::{self, PUBLISHED};
 use crate::history::History;
 use crate::mixture;
 use crate::quantiles::Row;
-use crate::ModelError;
 use fleet::{Forecast, ForecastId, ForecasterState, LEVELS, Series, Span, Timestamp, WorkloadId, fingerprint};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -104,3 +104,6 @@ fn document(request: &Request, start: Timestamp, name: &str, rows: &[Row]) -> Fo
         calibration: request.calibration,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,21 @@ const VALUE_MAX: f64 = 1e15;
 /// Hours a series must not have moved at all for what lies before to be forgotten: longer than a flat weekend.
 const FLAT_HOURS: usize = 72;
 
+/// Known hours from which a history that never moved is forecast as a constant, without a spread: a day.
+pub(crate) const CONSTANT_HOURS_MIN: usize = 24;
+
+/// Hours a step up must have lasted to be taken for good.
+const SHIFT_HOURS: usize = 6;
+
+/// How far above the highest hour before it every hour since must lie.
+const SHIFT_MARGIN: f64 = 1.5;
+
+/// Hours known before the step: two days, so that the highest of them means something.
+const SHIFT_BEFORE: usize = 48;
+
+/// Hours back a step is looked for: after two days the experts have seen the new level themselves.
+const SHIFT_WINDOW: usize = 72;
+
 /// One workload's recent hours. Demand is kept as `z = sqrt(demand / scale)`: the root evens out the spread of counts, which grows with their
 /// level, and turns back into a demand that cannot be negative.
 #[derive(Debug, Clone)]
@@ -40,7 +55,8 @@ impl History {
         let hours = i64::try_from(HISTORY_HOURS_MAX).unwrap_or(i64::MAX);
         let at = |back: i64| series.at(origin_hour - Span::hours(back)).filter(usable);
         let values: Vec<Option<f64>> = (1..=hours).rev().map(at).skip_while(Option::is_none).collect();
-        let values = &values[flat_since(&values)..];
+        let mut values = values[flat_since(&values)..].to_vec();
+        lift(&mut values);
         let present: Vec<f64> = values.iter().copied().flatten().collect();
         if present.is_empty() {
             return None;
@@ -51,9 +67,7 @@ impl History {
         let known: Vec<Option<f64>> = values.iter().map(|value| value.map(|v| (v / scale).sqrt())).collect();
         let filled = fill(&known);
         let first = origin_hour - Span::hours(i64::try_from(known.len()).unwrap_or(0));
-        let calendar = (0..known.len() + horizon)
-            .map(|index| calendar::local_hour(first + Span::hours(i64::try_from(index).unwrap_or(0)), zone))
-            .collect();
+        let calendar = (0..known.len() + horizon).map(|index| calendar::local_hour(first + Span::hours(i64::try_from(index).unwrap_or(0)), zone)).collect();
         Some(Self { origin_hour, scale, known, filled, calendar })
     }
 
@@ -87,6 +101,37 @@ fn flat_since(values: &[Option<f64>]) -> usize {
     let moved = values.iter().rposition(|value| value.is_none_or(|v| (v - last).abs() > 1e-9 * last));
     let since = moved.map_or(0, |index| index + 1);
     if values.len() - since >= FLAT_HOURS { since } else { 0 }
+}
+
+/// Brings what was before a lasting step up to the level after it. Experts that expect a day like those before would hang back for as long;
+/// demand six hours long half as high again as in any hour of the weeks before is taken to stay. A step down is not treated so: it may be an
+/// outage, and releasing too late costs less than too early.
+fn lift(values: &mut [Option<f64>]) {
+    let from = values.len().saturating_sub(SHIFT_WINDOW);
+    let mean = |part: &[Option<f64>]| {
+        let (sum, n) = part.iter().flatten().fold((0.0, 0.0), |(sum, n), v| (sum + v, n + 1.0));
+        (n > 0.0).then_some(sum / n)
+    };
+    // Where the step began: the first hour from which nothing falls back below the margin.
+    let highest: Vec<f64> = values.iter().scan(0.0_f64, |top, value| Some(std::mem::replace(top, value.map_or(*top, |v| top.max(v))))).collect();
+    let mut lowest = f64::INFINITY;
+    let mut known = 0;
+    let mut since = None;
+    for index in (from..values.len()).rev() {
+        let Some(value) = values[index] else { continue };
+        lowest = lowest.min(value);
+        known += 1;
+        if known >= SHIFT_HOURS && lowest > SHIFT_MARGIN * highest[index] && values[..index].iter().flatten().count() >= SHIFT_BEFORE {
+            since = Some(index);
+        }
+    }
+    let Some(since) = since else { return };
+    let (before, after) = values.split_at_mut(since);
+    if let (Some(low), Some(high)) = (mean(before).filter(|m| *m > 0.0), mean(after)) {
+        for value in before.iter_mut().flatten() {
+            *value *= high / low;
+        }
+    }
 }
 
 /// Fills gaps from the same hour of the nearest day before, then after, then from the nearest hour known before, then after.

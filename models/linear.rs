@@ -8,7 +8,7 @@
 //! (a direct multi-step forecast as in Marcellino, Stock and Watson 2006).
 
 use crate::calendar::LocalHour;
-use crate::history::History;
+use crate::history::{CONSTANT_HOURS_MIN, History};
 use crate::quantiles::{Row, sound_rows};
 use crate::spread::Errors;
 use linfa::Dataset;
@@ -17,8 +17,8 @@ use linfa_linear::LinearRegression;
 use ndarray::{Array1, Array2};
 use std::f64::consts::TAU;
 
-/// Known hours needed: three days.
-const KNOWN_HOURS_MIN: usize = 72;
+/// Known hours needed: four days, of which two are lags and one gives the first errors.
+const KNOWN_HOURS_MIN: usize = 96;
 
 /// From two weeks on the same hour of last week is a column of its own.
 const WEEKLY_HOURS_MIN: usize = 2 * 168;
@@ -40,11 +40,11 @@ const COLUMNS_MAX: usize = 16;
 
 /// Quantiles of demand for each of `horizon` steps; `None` when the history is too short or nothing can be solved.
 pub(crate) fn rows(history: &History, horizon: usize) -> Option<Vec<Row>> {
+    if let Some(z) = history.constant().filter(|_| history.count() >= CONSTANT_HOURS_MIN) {
+        return sound_rows(vec![[history.demand(z); 8]; horizon]);
+    }
     if history.count() < KNOWN_HOURS_MIN {
         return None;
-    }
-    if let Some(z) = history.constant() {
-        return sound_rows(vec![[history.demand(z); 8]; horizon]);
     }
     let base = Base::fit(history)?;
     let by_day = base.by_day(history, horizon);
@@ -245,8 +245,7 @@ impl Correction {
         let shrink = 1.0 + 24.0 / (1.0 + count);
         let (uu, vv) = (uu * shrink + 1e-12, vv * shrink + 1e-12);
         let determinant = uu * vv - uv * uv;
-        let (rho, kappa) =
-            if determinant > 1e-12 * uu * vv { ((ue * vv - ve * uv) / determinant, (ve * uu - ue * uv) / determinant) } else { (0.0, 0.0) };
+        let (rho, kappa) = if determinant > 1e-12 * uu * vv { ((ue * vv - ve * uv) / determinant, (ve * uu - ue * uv) / determinant) } else { (0.0, 0.0) };
         let correction = Self { rho: rho.clamp(-0.3, 1.2), kappa: kappa.clamp(-0.5, 1.2) };
         for ((u, v), e) in triples() {
             errors.add(lead, e - correction.rho * u - correction.kappa * v);

@@ -4,7 +4,7 @@
 //! week's value was the better guess. Quantiles add those of past differences `y(t) - y(t - s)` of the last four weeks (Hyndman and
 //! Athanasopoulos, *Forecasting: principles and practice*, section 5.2).
 
-use crate::history::History;
+use crate::history::{CONSTANT_HOURS_MIN, History};
 use crate::quantiles::{Row, sound_rows};
 use crate::spread::Errors;
 
@@ -27,7 +27,7 @@ pub(crate) fn rows(history: &History, horizon: usize) -> Option<Vec<Row>> {
             errors.add(1, now - before);
         }
     }
-    let constant = history.constant().filter(|_| history.count() >= 24);
+    let constant = history.constant().filter(|_| history.count() >= CONSTANT_HOURS_MIN);
     let spread = errors.spread(1.0);
     let row = |step: usize| {
         let z = if history.count() < 24 { last_level(history) } else { value(history, season, step) };

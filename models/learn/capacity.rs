@@ -59,9 +59,5 @@ fn step(known: Estimate, measured: f64) -> Estimate {
     let limit = CHANGE_MAX * known.value;
     let change = (variance / total * innovation).clamp(-limit, limit);
     let gain = if innovation.abs() > 0.0 { change / innovation } else { variance / total };
-    Estimate {
-        value: (known.value + change).clamp(FACTOR_RANGE.0, FACTOR_RANGE.1),
-        std_error: ((1.0 - gain) * variance).sqrt(),
-        evidence: known.evidence + 1,
-    }
+    Estimate { value: (known.value + change).clamp(FACTOR_RANGE.0, FACTOR_RANGE.1), std_error: ((1.0 - gain) * variance).sqrt(), evidence: known.evidence + 1 }
 }
