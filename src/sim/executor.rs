@@ -1,0 +1,124 @@
+//! Carries out the plan in force, minute by minute.
+
+use crate::account::Kept;
+use crate::world::{DRAIN, World};
+use fleet::{GpuId, JobWindow, Plan, ReplicaId, ReplicaWindow, Span, Timestamp, Verb};
+use std::collections::BTreeMap;
+
+/// How far ahead load that a plan expects counts as a burst for which spare capacity is held: the committed part's two hours.
+const HOLD_AHEAD: Span = Span::hours(2);
+
+#[derive(Default)]
+pub(crate) struct Executor {
+    plan: Option<Plan>,
+}
+
+/// Whether a window goes on beyond the committed part.
+fn lasts(verb: Verb) -> bool {
+    matches!(verb, Verb::Keep | Verb::Start)
+}
+
+fn covers(from: Timestamp, until: Timestamp, verb: Verb, now: Timestamp) -> bool {
+    from <= now && (now < until || lasts(verb))
+}
+
+impl Executor {
+    /// A newer plan replaces the one in force.
+    pub fn adopt(&mut self, plan: Plan) {
+        self.plan = Some(plan);
+    }
+
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// The plan, unless it has expired: then what runs is kept as it is.
+    fn in_force(&self, now: Timestamp) -> Option<&Plan> {
+        self.plan.as_ref().filter(|p| now < p.valid_until)
+    }
+
+    /// Brings the world to what the plan says for this minute.
+    pub fn act(&self, world: &mut World) {
+        let Some(plan) = self.in_force(world.now) else { return };
+        stop_replicas(world, &plan.committed.replicas);
+        preempt_jobs(world, plan);
+        start_replicas(world, &plan.committed.replicas);
+        start_jobs(world, &plan.committed.jobs);
+    }
+
+    /// What the plan in force keeps for what it expects.
+    pub fn kept(&self, world: &World) -> Kept {
+        let now = world.now;
+        let Some(plan) = self.in_force(now) else { return Kept::default() };
+        let mut kept = Kept { gpus: vec![false; world.gpus.len()], load: vec![0.0; world.catalogue.services.len()] };
+        for hold in plan.committed.holds.iter().filter(|h| h.from <= now && now < h.until) {
+            if let Some(at) = world.catalogue.gpus.iter().position(|g| g.id == hold.gpu) {
+                kept.gpus[at] = true;
+            }
+        }
+        for (at, service) in world.catalogue.services.iter().enumerate() {
+            let mut by_step: BTreeMap<usize, f64> = BTreeMap::new();
+            for route in plan.committed.routes.iter().filter(|r| r.workload == service.id) {
+                if plan.committed.steps.get(route.step).is_some_and(|s| s.end() > now) {
+                    *by_step.entry(route.step).or_default() += route.load;
+                }
+            }
+            let near = plan.outlook.iter().filter(|o| o.step.start < now + HOLD_AHEAD);
+            let later = near.filter_map(|o| o.routes.get(&service.id)).map(|by| by.values().sum::<f64>());
+            kept.load[at] = by_step.into_values().chain(later).fold(0.0, f64::max);
+        }
+        kept
+    }
+}
+
+fn stop_replicas(world: &mut World, windows: &[ReplicaWindow]) {
+    let now = world.now;
+    // A window that ends at t is drained before, so that its GPUs are free at t.
+    let stays = |w: &ReplicaWindow| w.from <= now && (w.until > now + DRAIN || lasts(w.verb));
+    let running: Vec<(ReplicaId, bool)> = world.replicas.keys().map(|id| (id.clone(), windows.iter().any(|w| &w.replica == id && stays(w)))).collect();
+    for (id, stays) in running {
+        if stays {
+            world.keep_replica(&id);
+        } else {
+            world.drain_replica(&id);
+        }
+    }
+}
+
+/// Only what the plan lists as a preemption is stopped: a job that should have been through by now may finish.
+fn preempt_jobs(world: &mut World, plan: &Plan) {
+    let now = world.now;
+    for at in 0..world.jobs.len() {
+        let Some(since) = world.jobs[at].run.as_ref().map(|r| r.from) else { continue };
+        let id = &world.catalogue.jobs[at].id;
+        if plan.committed.preemptions.iter().any(|p| &p.job == id && p.at <= now && since < p.at) {
+            world.preempt_job(at);
+        }
+    }
+}
+
+fn positions(world: &World, gpus: &[GpuId]) -> Option<Vec<usize>> {
+    gpus.iter().map(|id| world.catalogue.gpus.iter().position(|g| &g.id == id)).collect()
+}
+
+fn start_replicas(world: &mut World, windows: &[ReplicaWindow]) {
+    let now = world.now;
+    for window in windows.iter().filter(|w| covers(w.from, w.until, w.verb, now)) {
+        let known = world.replicas.contains_key(&window.replica);
+        let variant = world.catalogue.variants.iter().position(|v| v.id == window.variant);
+        if let (false, Some(variant), Some(gpus)) = (known, variant, positions(world, &window.gpus)) {
+            let expected = now + window.ready_at.since(window.from);
+            world.start_replica(&window.replica, variant, &gpus, expected);
+        }
+    }
+}
+
+fn start_jobs(world: &mut World, windows: &[JobWindow]) {
+    let now = world.now;
+    for window in windows.iter().filter(|w| covers(w.from, w.until, w.verb, now)) {
+        let job = world.catalogue.jobs.iter().position(|j| j.id == window.job);
+        if let (Some(job), Some(gpus)) = (job, positions(world, &window.gpus)) {
+            world.start_job(job, &gpus);
+        }
+    }
+}
