@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use wire::{Auth, Client};
 
-/// What we ask for. vLLM answers in its own version whatever is asked; LiteLLM would negotiate `OpenMetrics`.
+/// What we ask for. vLLM answers in its own version whatever is asked; `LiteLLM` would negotiate `OpenMetrics`.
 const ACCEPT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Where a target's page is, and how to ask for it.
