@@ -154,7 +154,7 @@ mod tests {
         let state = published();
         assert_problem(&get(&state, "/v1/plan").await, 404, "no_plan");
         let plan = sample::plan(7, 0);
-        state.set_plan(Arc::new(plan.clone())).unwrap();
+        state.set_plan(&Arc::new(plan.clone())).unwrap();
         let (status, headers, body) = get(&state, "/v1/plan").await;
         let tag = format!("\"{}\"", plan.id);
         assert_eq!((status, headers[header::ETAG].to_str().unwrap()), (StatusCode::OK, tag.as_str()));
@@ -173,12 +173,12 @@ mod tests {
     async fn an_older_plan_never_replaces_a_later_one() {
         let state = published();
         let mut changes = state.subscribe();
-        state.set_plan(Arc::new(sample::plan(7, 0))).unwrap();
+        state.set_plan(&Arc::new(sample::plan(7, 0))).unwrap();
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
-        state.set_plan(Arc::new(sample::plan(7, 0))).unwrap();
+        state.set_plan(&Arc::new(sample::plan(7, 0))).unwrap();
         for older in [sample::plan(6, 0), sample::plan(7, 100)] {
-            assert!(matches!(state.set_plan(Arc::new(older)), Err(PublishError::Generation { held: 7, .. })));
+            assert!(matches!(state.set_plan(&Arc::new(older)), Err(PublishError::Generation { held: 7, .. })));
         }
         assert!(!changes.has_changed().unwrap());
         assert_eq!(state.view().plan.unwrap().plan.id, sample::plan(7, 0).id);
@@ -227,7 +227,7 @@ mod tests {
     #[tokio::test]
     async fn head_answers_everywhere_and_the_rest_is_refused_politely() {
         let state = published();
-        state.set_plan(Arc::new(sample::plan(1, 0))).unwrap();
+        state.set_plan(&Arc::new(sample::plan(1, 0))).unwrap();
         for path in ["/v1/plan", "/v1/forecast", "/healthz", "/readyz", "/metrics"] {
             let (got, head) = (get(&state, path).await, ask(&state, Method::HEAD, path, &[]).await);
             assert_eq!((got.0, "", got.1.get(header::CONTENT_TYPE)), (head.0, head.2.as_str(), head.1.get(header::CONTENT_TYPE)), "{path}");

@@ -66,8 +66,8 @@ impl Published {
     ///
     /// # Errors
     /// When a later plan or another one of its generation is in force, or the plan could not be read back by others.
-    pub fn set_plan(&self, plan: Arc<Plan>) -> Result<(), PublishError> {
-        let body = Bytes::from(plan_file::sound_bytes(&plan)?);
+    pub fn set_plan(&self, plan: &Arc<Plan>) -> Result<(), PublishError> {
+        let body = Bytes::from(plan_file::sound_bytes(plan)?);
         let mut refused = None;
         self.view.send_if_modified(|view| {
             if let Some(held) = view.plan.as_ref().map(|held| &held.plan) {
@@ -78,7 +78,7 @@ impl Published {
                     return false;
                 }
             }
-            view.plan = Some(Arc::new(PlanDocument { plan: Arc::clone(&plan), body: body.clone() }));
+            view.plan = Some(Arc::new(PlanDocument { plan: Arc::clone(plan), body: body.clone() }));
             true
         });
         refused.map_or(Ok(()), Err)

@@ -8,7 +8,7 @@ use fleet::{
 /// A sealed plan of that generation, of at least `bytes` bytes when written.
 pub(crate) fn plan(generation: u64, bytes: usize) -> Plan {
     let as_of = Timestamp(1_700_000_000);
-    let reason = |index: usize| Reason { of: Binding::Plan, text: format!("reason {index} with its evidence, long enough to fill a page") };
+    let reason = |index: usize| Reason { of: Binding::Plan, text: format!("reason {index} {}", "with its evidence ".repeat(50)) };
     Plan {
         schema: Plan::SCHEMA.into(),
         id: PlanId::new("unnamed").unwrap(),
@@ -39,7 +39,7 @@ pub(crate) fn plan(generation: u64, bytes: usize) -> Plan {
             gap: 0.0125,
             shadow_prices: Vec::new(),
             relaxations: Vec::new(),
-            reasons: (0..bytes.div_ceil(60)).map(reason).collect(),
+            reasons: (0..bytes.div_ceil(900)).map(reason).collect(),
             size: [0; 4],
             calibration: 2,
             priors: Vec::new(),

@@ -64,12 +64,11 @@ fn observations(transaction: &Transaction<'_>, observations: &[Observation]) -> 
             return Err(StoreError::Number { kind: "observation", object: name(), detail: o.value.to_string() });
         }
         let key = (o.source.as_str(), o.signal, o.part.as_deref());
-        let id = match series.get(&key) {
-            Some(id) => *id,
-            None => {
-                let id = series_id(transaction, o).map_err(refused(transaction, "append", name()))?;
-                *series.entry(key).or_insert(id)
-            }
+        let id = if let Some(id) = series.get(&key) {
+            *id
+        } else {
+            let id = series_id(transaction, o).map_err(refused(transaction, "append", name()))?;
+            *series.entry(key).or_insert(id)
         };
         let values = params![id, o.observed.0, o.received.0, o.value];
         rows += put(transaction, "observation", o.source.as_str(), "INSERT OR REPLACE INTO observation VALUES (?1, ?2, ?3, ?4)", values)?;
