@@ -1,7 +1,7 @@
 //! What can happen to the loop.
 
 use crate::{WorkOutput, effect::Cause};
-use fleet::{GpuId, GpuReading, JobId, Scrape, Target, Timestamp};
+use fleet::{GpuId, GpuReading, JobId, Scrape, Target, Timestamp, WorkloadWindow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ pub enum Event {
     Gpus(Vec<GpuReading>),
     /// Looks at jobs. Jobs not named keep their last reading.
     Jobs(Vec<JobReading>),
+    /// Windows that were joined elsewhere: a recording replayed as if live, or history back-filled. Those not newer than what is known of their
+    /// workload are left out.
+    Windows(Vec<WorkloadWindow>),
     /// The work that was ordered is done.
     Worked(Box<WorkOutput>),
     /// The work that was ordered failed, hung or was killed: the plan in force stays.

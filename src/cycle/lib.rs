@@ -24,6 +24,6 @@ mod work;
 pub use effect::{Cause, Condition, Effect, Record};
 pub use event::{Event, JobReading, JobState};
 pub use setup::{LoopPolicy, Setup};
-pub use state::State;
+pub use state::{State, Tally};
 pub use step::step;
 pub use work::{Answer, WorkOrder, WorkOutput, work};

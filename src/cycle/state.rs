@@ -176,6 +176,11 @@ impl State {
         self.conditions.values()
     }
 
+    /// The targets known, in order of id.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.targets.values().map(|t| &t.target)
+    }
+
     /// Targets that do not answer, since when and why, as of `now`.
     pub fn silent_targets(&self, now: Timestamp) -> impl Iterator<Item = (&TargetId, Timestamp, &str)> {
         self.targets.iter().filter(move |(_, t)| self.is_silent(t, now)).map(|(id, t)| {

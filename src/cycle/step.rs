@@ -7,7 +7,7 @@ use crate::{
     state::{StartWatch, TargetState},
     work::ServiceInput,
 };
-use fleet::{GpuReading, GpuStatus, PlanRef, Scrape, Span, StartOutcome, Target, Timestamp, WorkloadId};
+use fleet::{GpuReading, GpuStatus, PlanRef, Scrape, Span, StartOutcome, Target, Timestamp, WorkloadId, WorkloadWindow};
 
 /// Time readings may still be on their way when a window is closed between two cycles.
 const WINDOW_GRACE: Span = Span(45);
@@ -31,6 +31,7 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Effect>) {
         Event::Scraped(scrape) => state.scraped(&scrape, &mut effects),
         Event::Gpus(readings) => state.saw_gpus(readings, &mut effects),
         Event::Jobs(readings) => state.saw_jobs(readings, &mut effects),
+        Event::Windows(windows) => state.take_windows(windows, &mut effects),
         Event::Worked(output) => state.worked(*output, &mut effects),
         Event::WorkFailed(now, reason) => state.work_failed(now, &reason, &mut effects),
     }
@@ -60,20 +61,26 @@ impl State {
     fn close_windows(&mut self, until: Timestamp, effects: &mut Vec<Effect>) {
         let targets: Vec<Target> = self.targets.values().map(|t| t.target.clone()).collect();
         let closed = self.windows.close(until, &targets);
-        if closed.is_empty() {
+        self.take_windows(closed, effects);
+    }
+
+    /// Adds windows to what is known, and has them kept.
+    fn take_windows(&mut self, mut windows: Vec<WorkloadWindow>, effects: &mut Vec<Effect>) {
+        windows.retain(|new| self.history.get(&new.workload).and_then(|h| h.last()).is_none_or(|last| last.start < new.start));
+        if windows.is_empty() {
             return;
         }
-        let oldest = until - self.setup.policy.history;
-        for window in &closed {
+        for window in &windows {
             let kept = self.history.entry(window.workload.clone()).or_default();
             kept.push(window.clone());
+            let oldest = window.start - self.setup.policy.history;
             let stale = kept.partition_point(|w| w.start < oldest);
             // Trimmed a day at a time, so that the cost is shared.
             if stale > 288 {
                 kept.drain(..stale);
             }
         }
-        effects.push(Effect::Append(Record::Windows(closed)));
+        effects.push(Effect::Append(Record::Windows(windows)));
     }
 
     fn know_targets(&mut self, targets: Vec<Target>) {

@@ -3,8 +3,8 @@
 use crate::{Clock, DaemonError, Worker, WorkerError, http, shell::Shell, sources::Sources};
 use config::Config;
 use cycle::{Event, State, WorkOutput};
-use fleet::{Span, Timestamp};
-use std::{future::Future, net::SocketAddr};
+use fleet::{Span, TargetId, Timestamp, WorkloadWindow};
+use std::{collections::BTreeMap, future::Future, net::SocketAddr};
 use tokio::{sync::watch, task::JoinHandle};
 
 /// Time between two removals of what is older than its retention.
@@ -16,6 +16,10 @@ pub struct Options {
     pub clock: Clock,
     /// How work is run.
     pub worker: Worker,
+    /// Bearer tokens by target, already read: the daemon looks at no environment.
+    pub tokens: BTreeMap<TargetId, wire::Secret>,
+    /// Recorded windows to be replayed as if live, in order of their ends.
+    pub replay: Vec<WorkloadWindow>,
     /// Told the address really listened on (the port may have been 0).
     pub listening: Option<tokio::sync::oneshot::Sender<SocketAddr>>,
     /// Told the instant up to which everything due is done, whenever nothing is left to do before the clock moves.
@@ -25,8 +29,8 @@ pub struct Options {
 impl Options {
     /// Real time, with work in a child process.
     #[must_use]
-    pub fn real(worker: Worker) -> Self {
-        Self { clock: Clock::system(), worker, listening: None, settled: None }
+    pub fn real(worker: Worker, tokens: BTreeMap<TargetId, wire::Secret>) -> Self {
+        Self { clock: Clock::system(), worker, tokens, replay: Vec::new(), listening: None, settled: None }
     }
 }
 
@@ -35,13 +39,13 @@ impl Options {
 /// # Errors
 /// When the store, the plan file's folder, a source or the address cannot be used.
 pub async fn run(config: &Config, options: Options, shutdown: impl Future<Output = ()>) -> Result<(), DaemonError> {
-    let Options { clock, worker, listening, settled } = options;
+    let Options { clock, worker, tokens, replay, listening, settled } = options;
     let store = crate::open_store(config)?;
     let now = clock.now();
     let state = crate::resume(config, &store, now).await?;
-    let sources = Sources::new(config, now)?;
+    let sources = Sources::new(config, &tokens, replay, now)?;
     let shell = Shell::new(config, store, &state, now);
-    let server = http::serve(config, &shell, listening).await?;
+    let server = http::serve(config.publish.listen, shell.published().clone(), listening).await?;
     let mut engine = Engine {
         next_tick: now,
         next_retain: now + RETAIN_EVERY,
@@ -55,9 +59,9 @@ pub async fn run(config: &Config, options: Options, shutdown: impl Future<Output
         settled,
     };
     tracing::info!(as_of = %now, targets = config.targets.len(), "the loop begins");
-    let outcome = engine.run(shutdown).await;
+    engine.run(shutdown).await;
     server.stop().await;
-    outcome
+    Ok(())
 }
 
 struct Engine {
@@ -75,9 +79,9 @@ struct Engine {
 }
 
 impl Engine {
-    async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), DaemonError> {
+    async fn run(&mut self, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
-        self.handle(Event::Targets(self.sources.targets())).await?;
+        self.handle(Event::Targets(self.sources.targets())).await;
         loop {
             let due = self.sources.next_due().min(self.next_tick).min(self.next_retain);
             let idle = self.work.is_none() && due > self.clock.now();
@@ -91,7 +95,7 @@ impl Engine {
                     if let Some(work) = self.work.take() {
                         work.abort();
                     }
-                    return Ok(());
+                    return;
                 }
                 finished = finished(&mut self.work) => {
                     self.work = None;
@@ -100,46 +104,54 @@ impl Engine {
                         Ok(Err(lost)) => Event::WorkFailed(self.clock.now(), lost.to_string()),
                         Err(lost) => Event::WorkFailed(self.clock.now(), lost.to_string()),
                     };
-                    self.handle(event).await?;
+                    self.handle(event).await;
+                    self.show();
                 }
-                () = self.clock.wait_until(due) => self.due().await?,
+                () = self.clock.wait_until(due) => self.due().await,
             }
         }
     }
 
     /// Does everything that is due: readings first, so that a cycle sees them.
-    async fn due(&mut self) -> Result<(), DaemonError> {
+    async fn due(&mut self) {
         let now = self.clock.now();
         let readings = self.sources.read(now).await;
-        self.shell.keep_observations(&readings, now).await?;
-        for event in readings {
-            self.handle(event).await?;
+        self.shell.keep_observations(readings.observations).await;
+        for event in readings.events {
+            self.handle(event).await;
         }
         if self.next_tick <= now {
             // Ticks that were missed are not made up for.
             while self.next_tick <= now {
                 self.next_tick = self.next_tick + self.interval;
             }
-            self.handle(Event::Tick(now)).await?;
+            self.handle(Event::Jobs(self.sources.jobs(now))).await;
+            self.handle(Event::Tick(now)).await;
         }
         if self.next_retain <= now {
             self.next_retain = now + RETAIN_EVERY;
             self.shell.retain(now).await;
         }
-        Ok(())
+        self.show();
     }
 
-    async fn handle(&mut self, event: Event) -> Result<(), DaemonError> {
-        let Some(state) = self.state.take() else { return Ok(()) };
+    async fn handle(&mut self, event: Event) {
+        let Some(state) = self.state.take() else { return };
+        if let Event::Scraped(scrape) = &event {
+            self.shell.published().metrics().scraped(scrape);
+        }
         let (state, effects) = cycle::step(state, event);
-        let orders = self.shell.carry_out(effects).await?;
-        for order in orders {
+        if let Some(order) = self.shell.carry_out(effects).await {
             let worker = self.worker.clone();
             self.work = Some(tokio::spawn(async move { worker.run(order).await }));
         }
-        self.shell.show(&state, self.clock.now());
         self.state = Some(state);
-        Ok(())
+    }
+
+    fn show(&mut self) {
+        if let Some(state) = &self.state {
+            self.shell.show(state, self.clock.now());
+        }
     }
 }
 

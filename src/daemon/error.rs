@@ -16,9 +16,6 @@ pub enum DaemonError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The HTTP server ended.
-    #[error("the HTTP server ended: {0}")]
-    Serve(std::io::Error),
     /// A source cannot be set up.
     #[error("source {name}: {reason}")]
     Source {

@@ -79,10 +79,19 @@ pub fn read_page(target: &TargetId, at: Timestamp, page: &str) -> Scrape {
     read_page_within(target, at, page.as_bytes(), &Limits::default())
 }
 
-/// Reads a page. A page that is refused as a whole, and one that has none of our signals (an empty one, or some other server's), is a failed
-/// scrape.
+/// Names of signals that one page spells differently from the catalogue.
+pub type Names = BTreeMap<Signal, String>;
+
+/// Reads a page with the catalogue's names.
 #[must_use]
 pub fn read_page_within(target: &TargetId, at: Timestamp, page: &[u8], limits: &Limits) -> Scrape {
+    read_page_named(target, at, page, limits, &Names::new())
+}
+
+/// Reads a page; a signal named in `names` is looked for under that name only. A page that is refused as a whole, and one that has none of our signals (an empty one, or some other server's), is a failed
+/// scrape.
+#[must_use]
+pub fn read_page_named(target: &TargetId, at: Timestamp, page: &[u8], limits: &Limits, names: &Names) -> Scrape {
     let page = match parse(page, limits) {
         Ok(page) => page,
         Err(error @ (ExpositionError::PageBytes { .. } | ExpositionError::Samples { .. })) => return Scrape::failed(target.clone(), at, error.to_string()),
@@ -91,7 +100,11 @@ pub fn read_page_within(target: &TargetId, at: Timestamp, page: &[u8], limits: &
     let mut skipped = page.skipped.clone();
     let mut samples = Vec::new();
     for row in &CATALOGUE {
-        if let Some(value) = row.names.iter().find_map(|name| families.read(row, name, &mut skipped)) {
+        let value = match names.get(&row.signal) {
+            Some(own) => families.read(row, own.strip_suffix("_total").unwrap_or(own), &mut skipped),
+            None => row.names.iter().find_map(|name| families.read(row, name, &mut skipped)),
+        };
+        if let Some(value) = value {
             samples.push(Sample { signal: row.signal, value });
         }
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `exposition.rs` | the text of a Prometheus page, as lines |
 //! | `catalogue.rs` | such a page as canonical signals, whatever the engine calls them: [`read_page`] |
-//! | `prometheus.rs` | metrics endpoints, scraped on a schedule: [`prometheus::run`] |
+//! | `prometheus.rs` | metrics endpoints: [`prometheus::scrape`] |
 //! | `nvml.rs` | the GPUs of this machine: [`nvml::open`], [`nvml::read`] |
 //! | `replay.rs` | recorded pages and past windows, as if live: [`Replay`] |
 //!
@@ -17,6 +17,6 @@ pub mod nvml;
 pub mod prometheus;
 mod replay;
 
-pub use catalogue::{EXPECTED, missing_signals, read_page, read_page_within};
+pub use catalogue::{EXPECTED, Names, missing_signals, read_page, read_page_named, read_page_within};
 pub use error::IngestError;
 pub use replay::{RecordedPage, Replay, recorded_scrapes, split_recording};

@@ -1,11 +1,9 @@
-//! Metrics endpoints, scraped on a schedule.
+//! Metrics endpoints: one look at one of them, and where in its interval it is due.
 
-use crate::catalogue::read_page_within;
+use crate::catalogue::{Names, read_page_named};
 use crate::exposition::Limits;
 use fleet::{Scrape, TargetId, Timestamp};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio::time::MissedTickBehavior;
 use wire::{Auth, Client};
 
 /// What we ask for. vLLM answers in its own version whatever is asked; `LiteLLM` would negotiate `OpenMetrics`.
@@ -20,6 +18,8 @@ pub struct Endpoint {
     pub url: String,
     /// How we say who asks.
     pub auth: Auth,
+    /// Names of signals on this page, where they differ from those of the catalogue.
+    pub names: Names,
 }
 
 /// Takes one look at an endpoint; `at` is the time the look is booked under. Whatever goes wrong makes a failed scrape, whose reason names
@@ -27,74 +27,15 @@ pub struct Endpoint {
 pub async fn scrape(client: &Client, endpoint: &Endpoint, limits: &Limits, at: Timestamp) -> Scrape {
     let answer = client.get(&endpoint.url, &endpoint.auth, &[("accept", ACCEPT)]).await;
     match answer.and_then(wire::Response::success) {
-        Ok(answer) => read_page_within(&endpoint.target, at, &answer.body, limits),
+        Ok(answer) => read_page_named(&endpoint.target, at, &answer.body, limits, &endpoint.names),
         Err(error) => Scrape::failed(endpoint.target.clone(), at, error.to_string()),
     }
 }
 
-/// Scrapes every endpoint each `interval`, until `shutdown` turns true or its sender or the receiver of scrapes is gone. Endpoints are asked
-/// at fixed offsets inside the interval that follow from their names, so that a fleet is not asked all at once; a slow endpoint skips beats
-/// and delays nobody else. `clock` gives the time scrapes are booked under. When the receiver falls behind, scraping waits for it.
-pub async fn run(
-    client: Client,
-    endpoints: Vec<Endpoint>,
-    limits: Limits,
-    interval: Duration,
-    clock: impl Fn() -> Timestamp + Clone + Send + Sync + 'static,
-    scrapes: mpsc::Sender<Scrape>,
-    shutdown: watch::Receiver<bool>,
-) {
-    // Only what every endpoint's task shares is cloned; a client's clones share its connections.
-    let interval = interval.max(Duration::from_millis(1));
-    let mut tasks = tokio::task::JoinSet::new();
-    for endpoint in endpoints {
-        let (client, clock, scrapes, shutdown) = (client.clone(), clock.clone(), scrapes.clone(), shutdown.clone());
-        tasks.spawn(async move { follow(&client, &endpoint, &limits, interval, clock, &scrapes, shutdown).await });
-    }
-    drop(scrapes);
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "a scraper ended abnormally; its target is silent from now on");
-        }
-    }
-}
-
-/// One endpoint's beats.
-async fn follow(
-    client: &Client,
-    endpoint: &Endpoint,
-    limits: &Limits,
-    interval: Duration,
-    clock: impl Fn() -> Timestamp,
-    scrapes: &mpsc::Sender<Scrape>,
-    mut shutdown: watch::Receiver<bool>,
-) {
-    let mut beats = tokio::time::interval_at(tokio::time::Instant::now() + offset(&endpoint.target, interval), interval);
-    beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut told = None;
-    loop {
-        tokio::select! {
-            biased;
-            _ = shutdown.wait_for(|stop| *stop) => return,
-            _ = beats.tick() => {}
-        }
-        let at = clock();
-        let look = async {
-            let scrape = scrape(client, endpoint, limits, at).await;
-            report(&scrape, &mut told);
-            scrapes.send(scrape).await
-        };
-        tokio::select! {
-            biased;
-            _ = shutdown.wait_for(|stop| *stop) => return,
-            sent = look => if sent.is_err() { return },
-        }
-    }
-}
-
-/// Says once what changed about a target, instead of the same at every beat.
-fn report(scrape: &Scrape, told: &mut Option<String>) {
-    let state = match &scrape.status {
+/// How a look went, in words that change only when the target's state does: what is missing, what was skipped, or why nothing is known.
+#[must_use]
+pub fn state_of(scrape: &Scrape) -> String {
+    match &scrape.status {
         fleet::ScrapeStatus::Failed(reason) => format!("failed: {reason}"),
         fleet::ScrapeStatus::Ok => {
             let missing: Vec<String> = crate::missing_signals(scrape).into_iter().map(fleet::Signal::name).collect();
@@ -104,19 +45,12 @@ fn report(scrape: &Scrape, told: &mut Option<String>) {
                 _ => format!("ok; signals missing: [{}]; samples skipped: [{}]", missing.join(", "), skipped.join(", ")),
             }
         }
-    };
-    if told.as_ref() != Some(&state) {
-        if scrape.is_ok() {
-            tracing::info!(target_id = %scrape.target, state, "scraped");
-        } else {
-            tracing::warn!(target_id = %scrape.target, state, "target is silent; what it did last is held");
-        }
-        *told = Some(state);
     }
 }
 
 /// A part of the interval that follows from the target's name: FNV-1a, the same on every host and in every run.
-fn offset(target: &TargetId, interval: Duration) -> Duration {
+#[must_use]
+pub fn offset(target: &TargetId, interval: Duration) -> Duration {
     let hash = target.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1);
     // The upper bits are mixed best.
@@ -152,7 +86,7 @@ mod tests {
     }
 
     fn endpoint(id: &str, url: String) -> Endpoint {
-        Endpoint { target: TargetId::new(id).unwrap(), url, auth: Auth::None }
+        Endpoint { target: TargetId::new(id).unwrap(), url, auth: Auth::None, names: Names::new() }
     }
 
     fn client() -> Client {
@@ -178,25 +112,6 @@ mod tests {
         }
         let good = scrape(&client(), &endpoint, &Limits::default(), Timestamp(7)).await;
         assert_eq!((good.at, good.scalar(Signal::RequestsRunning)), (Timestamp(7), Some(3.0)));
-    }
-
-    #[tokio::test]
-    async fn the_schedule_looks_at_every_target_until_told_to_stop() {
-        let place = serve(vec![ok("vllm:num_requests_running 3\n")]).await;
-        let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let endpoints = vec![endpoint("alive", format!("http://{place}/metrics")), endpoint("dead", format!("http://{refused}/metrics"))];
-        let (sender, mut receiver) = mpsc::channel(4);
-        let (stop, stopped) = watch::channel(false);
-        let runner = tokio::spawn(run(client(), endpoints, Limits::default(), Duration::from_millis(10), || Timestamp(42), sender, stopped));
-        let (mut alive, mut dead) = (0, 0);
-        while alive < 3 || dead < 3 {
-            let scrape = receiver.recv().await.unwrap();
-            assert_eq!((scrape.is_ok(), scrape.at), (scrape.target.as_str() == "alive", Timestamp(42)));
-            if scrape.is_ok() { alive += 1 } else { dead += 1 }
-        }
-        // Stops even while the receiver is not listening.
-        stop.send(true).unwrap();
-        runner.await.unwrap();
     }
 
     #[test]

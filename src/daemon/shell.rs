@@ -1,0 +1,185 @@
+//! Does what the loop asks for: keeps, publishes, tells.
+
+use cycle::{Effect, Record, State, Tally, WorkOrder};
+use config::Config;
+use fleet::{Observation, Plan, Timestamp, Verb};
+use publish::{Condition, CycleOutcome, Metrics, Published, plan_file};
+use std::{path::PathBuf, sync::Arc};
+use store::{Batch, Store};
+
+/// Version shown in the build's metric.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The daemon's hands.
+pub(crate) struct Shell {
+    store: Store,
+    plan_file: PathBuf,
+    published: Published,
+    tally: Tally,
+    /// What the history refused last, until it takes something again.
+    store_fault: Option<String>,
+    /// Why the plan file could not be written, until it can.
+    file_fault: Option<String>,
+    since: Timestamp,
+}
+
+impl Shell {
+    pub fn new(config: &Config, store: Store, state: &State, now: Timestamp) -> Self {
+        let published = Published::new(Metrics::new(VERSION));
+        if let Some(plan) = state.plan()
+            && let Err(error) = published.set_plan(&Arc::new(plan.clone()))
+        {
+            tracing::warn!(%error, "the plan kept in the history is not shown");
+        }
+        Self { store, plan_file: config.publish.plan_file.clone(), published, tally: state.tally, store_fault: None, file_fault: None, since: now }
+    }
+
+    /// What HTTP clients are shown.
+    pub fn published(&self) -> &Published {
+        &self.published
+    }
+
+    /// Keeps raw readings. What the history refuses is counted and shown; the loop goes on from what it knows.
+    pub async fn keep_observations(&mut self, observations: Vec<Observation>) {
+        if !observations.is_empty() {
+            self.keep(Batch { observations, ..Batch::default() }).await;
+        }
+    }
+
+    /// Carries out effects in their order and gives back the work that was ordered. Whatever must be kept is kept before a plan that rests on
+    /// it is published; a plan that could not be kept is not published.
+    pub async fn carry_out(&mut self, effects: Vec<Effect>) -> Option<WorkOrder> {
+        let mut order = None;
+        let mut batch = Batch::default();
+        for effect in effects {
+            match effect {
+                Effect::Append(record) => add(&mut batch, record),
+                Effect::Work(work) => order = Some(*work),
+                Effect::Notice(at, text) => tracing::warn!(%at, "{text}"),
+                Effect::Publish(plan) => {
+                    if self.keep(std::mem::take(&mut batch)).await {
+                        self.publish(*plan).await;
+                    }
+                }
+            }
+        }
+        if batch != Batch::default() {
+            self.keep(batch).await;
+        }
+        order
+    }
+
+    /// Removes what is older than its retention.
+    pub async fn retain(&mut self, now: Timestamp) {
+        match self.store.retain(now).await {
+            Ok(removed) => tracing::debug!(?removed, "retention"),
+            Err(error) => self.store_failed(&error),
+        }
+    }
+
+    /// Shows people and machines how things stand.
+    pub fn show(&mut self, state: &State, now: Timestamp) {
+        let metrics = self.published.metrics();
+        count_cycles(metrics, &self.tally, &state.tally, state.plan());
+        self.tally = state.tally;
+        metrics.calibrated(state.calibration());
+        metrics.forecasts(state.forecasts(), now);
+        metrics.demand(state.setup().workloads.iter().filter(|w| w.service().is_some()).map(|w| {
+            let last = state.history(&w.id).last().filter(|window| now.since(window.start) <= fleet::Span::minutes(15));
+            (&w.id, last.and_then(|window| window.arrivals_per_s))
+        }));
+        let silent: std::collections::BTreeSet<_> = state.silent_targets(now).map(|(id, _, _)| id.clone()).collect();
+        for target in state.targets() {
+            metrics.silent(&target.id, silent.contains(&target.id));
+        }
+        if let Some(plan) = state.plan() {
+            metrics.plan_in_force(plan, now);
+        }
+        self.published.set_forecasts(state.forecasts().to_vec());
+        self.published.set_conditions(self.conditions(state));
+    }
+
+    fn conditions(&self, state: &State) -> Vec<Condition> {
+        let own = |name: &str, fault: &Option<String>, well: &str| Condition {
+            name: name.to_owned(),
+            ok: fault.is_none(),
+            reason: fault.clone().unwrap_or_else(|| well.to_owned()),
+            since: self.since,
+        };
+        let mut all = vec![
+            own("history_written", &self.store_fault, "the history takes what it is given"),
+            own("plan_file_written", &self.file_fault, "the plan file is up to date"),
+        ];
+        all.extend(state.conditions().map(|c| Condition { name: c.name.clone(), ok: c.ok, reason: c.reason.clone(), since: c.since }));
+        if state.plan().is_none() {
+            all.push(Condition { name: "plan_in_force".into(), ok: false, reason: "no plan yet".into(), since: self.since });
+        }
+        all
+    }
+
+    async fn publish(&mut self, plan: Plan) {
+        let plan = Arc::new(plan);
+        let (path, document) = (self.plan_file.clone(), plan.clone());
+        let written = tokio::task::spawn_blocking(move || plan_file::write(&path, &document)).await;
+        self.file_fault = match written {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(fault) = &self.file_fault {
+            tracing::error!(fault, "the plan file could not be written; it holds the plan before");
+        }
+        if let Err(error) = self.published.set_plan(&plan) {
+            tracing::error!(%error, "the plan is not shown");
+        }
+        tracing::info!(plan = %plan.id, generation = plan.generation, gap = plan.report.gap, "published");
+    }
+
+    /// Keeps a batch; false when the history refused it.
+    async fn keep(&mut self, batch: Batch) -> bool {
+        match self.store.append(batch).await {
+            Ok(_) => {
+                self.store_fault = None;
+                true
+            }
+            Err(error) => {
+                self.store_failed(&error);
+                false
+            }
+        }
+    }
+
+    fn store_failed(&mut self, error: &store::StoreError) {
+        tracing::error!(%error, "the history refused an operation");
+        self.published.metrics().store_failed();
+        self.store_fault = Some(error.to_string());
+    }
+}
+
+fn add(batch: &mut Batch, record: Record) {
+    match record {
+        Record::Windows(windows) => batch.windows.extend(windows),
+        Record::Outcome(outcome) => batch.outcomes.push(*outcome),
+        Record::Calibration(calibration) => batch.calibrations.push(*calibration),
+        Record::Forecasts(forecasts) => batch.forecasts.extend(forecasts),
+        Record::Decision(problem, plan) => {
+            batch.problems.push(*problem);
+            batch.plans.push(*plan);
+        }
+    }
+}
+
+fn count_cycles(metrics: &Metrics, before: &Tally, now: &Tally, plan: Option<&Plan>) {
+    let keeps_all = plan.is_some_and(|p| p.committed.replicas.iter().map(|r| r.verb).chain(p.committed.jobs.iter().map(|j| j.verb)).all(|v| v == Verb::Keep));
+    let planned = if keeps_all { CycleOutcome::Unchanged } else { CycleOutcome::Planned };
+    let counts = [
+        (planned, now.published - before.published),
+        (CycleOutcome::Refused, now.refused - before.refused),
+        (CycleOutcome::TimedOut, now.timed_out - before.timed_out),
+        (CycleOutcome::Failed, now.failed - before.failed + now.killed - before.killed),
+    ];
+    for (outcome, n) in counts {
+        (0..n).for_each(|_| metrics.cycle(outcome));
+    }
+    (before.killed..now.killed).for_each(|_| metrics.worker_killed());
+}
