@@ -25,8 +25,10 @@ impl Program<'_> {
             }
             change -= self.columns.far_held[&(v, p, t)];
             self.require(change.eq(0.0));
-            let ready = self.ready_in_pool(v, p, t);
-            self.require(ready.geq(0.0));
+            if self.loads_over(v, p, t) {
+                let ready = self.ready_in_pool(v, p, t);
+                self.require(ready.geq(0.0));
+            }
         }
     }
 
@@ -54,6 +56,14 @@ impl Program<'_> {
         }
         protected -= self.columns.held[&(v, b, t)];
         self.require(protected.leq(0.0));
+    }
+
+    /// Whether something begun before outlook step `t` may still load in it. What begins in `t` itself needs no rule: started and stopped
+    /// in one step it would only cost, and the document counts the difference.
+    fn loads_over(&self, v: usize, p: usize, t: usize) -> bool {
+        let sets = self.sets;
+        let resident = sets.replicas.iter().any(|r| r.variant == v && sets.islands[r.island].pool == p && r.ready_at > sets.start(t));
+        resident || (sets.may_start[v][p] && self.loads_in(v, t - 1, t))
     }
 
     /// Whether a replica begun at `start(tau)` still loads at `start(t)`.

@@ -144,7 +144,9 @@ fn loads(program: &Program, values: &[f64], w: usize, t: usize) -> Vec<(usize, f
 
 fn outlook(program: &Program, seats: &[Seat], values: &[f64]) -> Vec<OutlookStep> {
     let sets = program.sets;
-    let lasting = |sitter: Sitter, p: usize| seats.iter().filter(|s| s.sitter == sitter && s.until == sets.committed && sets.islands[s.island].pool == p).map(|_| 1.0).sum::<f64>();
+    let lasting = |sitter: Sitter, p: usize| {
+        seats.iter().filter(|s| s.sitter == sitter && s.until == sets.committed && sets.islands[s.island].pool == p).map(|_| 1.0).sum::<f64>()
+    };
     let mut replicas: BTreeMap<(usize, usize), f64> = BTreeMap::new();
     let mut shares: BTreeMap<(usize, usize), f64> = BTreeMap::new();
     for p in 0..sets.usable.len() {

@@ -149,7 +149,11 @@ fn job(sets: &Sets, committed: &Committed, window: &JobWindow) -> Vec<Reason> {
     if matches!(window.verb, Verb::Start | Verb::Visit) {
         let deadline = spec.deadline.map_or(String::new(), |d| format!(", wanted by {d}"));
         let (gang, left, value) = (spec.gang, spec.remaining_s / 3_600.0, spec.value_per_hour);
-        texts.push(format!("begin {} on {pool} at {}: {gang} GPUs for {left:.1} h of work worth {value:.2} {currency} an hour{deadline}", spec.id, window.from.clock()));
+        texts.push(format!(
+            "begin {} on {pool} at {}: {gang} GPUs for {left:.1} h of work worth {value:.2} {currency} an hour{deadline}",
+            spec.id,
+            window.from.clock()
+        ));
     }
     if matches!(window.verb, Verb::Stop | Verb::Visit) {
         let at = window.until.clock();
@@ -158,9 +162,16 @@ fn job(sets: &Sets, committed: &Committed, window: &JobWindow) -> Vec<Reason> {
             None => format!("end {} on {pool} at {at}: it can be complete by then", spec.id),
             Some(p) => {
                 let takers = takers(committed, window);
-                let heirs = if takers.is_empty() { "it is worth less than what it costs to keep".to_owned() } else { format!("its {} GPUs go to {}", spec.gang, takers.join(", ")) };
+                let heirs = if takers.is_empty() {
+                    "it is worth less than what it costs to keep".to_owned()
+                } else {
+                    format!("its {} GPUs go to {}", spec.gang, takers.join(", "))
+                };
                 let (redo, lost, cost) = (p.redo_s / 60.0, p.lost_gpu_minutes, p.cost);
-                format!("preempt {} on {pool} at {at}: {heirs}; {redo:.1} min since its last checkpoint, {lost:.1} GPU-minutes lost ({cost:.2} {currency})", spec.id)
+                format!(
+                    "preempt {} on {pool} at {at}: {heirs}; {redo:.1} min since its last checkpoint, {lost:.1} GPU-minutes lost ({cost:.2} {currency})",
+                    spec.id
+                )
             }
         });
     }

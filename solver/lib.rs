@@ -41,10 +41,12 @@ mod balance;
 mod bins;
 mod bounds;
 mod cold_start;
+mod dive;
 mod document;
 mod explain;
 mod finish;
 mod gpus;
+mod hot;
 mod jobs;
 mod margins;
 mod naming;
@@ -62,6 +64,7 @@ mod tests;
 
 use bins::Bins;
 use fleet::{Plan, PlanReport, Problem, SolveStatus};
+use hot::Hot;
 use placement::Seat;
 use program::Program;
 use search::{Ended, Incumbent, Nothing, Verdict};
@@ -100,7 +103,8 @@ pub fn relaxation(problem: &Problem) -> Option<f64> {
     let sets = Sets::new(problem).ok()?;
     let bins = Bins::by_pool(&sets);
     let program = Program::new(&sets, &bins);
-    search::solve_linear(&program, &program.relaxed()).map(|linear| linear.objective)
+    let mut hot = Hot::new(&program, problem.policy.watchdog.as_secs_f64()).ok()?;
+    hot.solve().map(|linear| linear.objective)
 }
 
 /// The plan, and the objective of its linear program.
@@ -111,10 +115,10 @@ fn plan(problem: &Problem) -> Result<(Plan, f64), Nothing> {
     let mut notes = Vec::new();
     for round in 0_u32.. {
         let program = Program::new(&sets, &bins);
-        let mut incumbent = search::search(&program, &problem.policy)?;
+        let (mut incumbent, hot) = search::search(&program, &problem.policy)?;
         finish::finish_runs(&program, &mut incumbent.values);
         match placement::place(&program, &incumbent.values) {
-            Ok(seats) => return write(&program, &incumbent, &seats, &notes),
+            Ok(seats) => return write(&program, &incumbent, hot, &seats, &notes),
             Err(failed) => {
                 notes.extend(failed.iter().map(|b| fragmented(&sets, &bins, *b)));
                 let which = if round < SPLITS_MAX { failed } else { (0..bins.list.len()).collect() };
@@ -129,13 +133,17 @@ fn plan(problem: &Problem) -> Result<(Plan, f64), Nothing> {
 
 fn fragmented(sets: &Sets, bins: &Bins, b: usize) -> String {
     let bin = &bins.list[b];
-    format!("{}: what runs there leaves the counts no place in its {} islands taken together; planned in smaller parts", sets.problem.pools[bin.pool].id, bin.islands.len())
+    format!(
+        "{}: what runs there leaves the counts no place in its {} islands taken together; planned in smaller parts",
+        sets.problem.pools[bin.pool].id,
+        bin.islands.len()
+    )
 }
 
-fn write(program: &Program, incumbent: &Incumbent, seats: &[Seat], notes: &[String]) -> Result<(Plan, f64), Nothing> {
+fn write(program: &Program, incumbent: &Incumbent, mut hot: Hot, seats: &[Seat], notes: &[String]) -> Result<(Plan, f64), Nothing> {
     let (sets, problem) = (program.sets, program.sets.problem);
-    let linear = search::solve_linear(program, &program.fixed(&incumbent.values))
-        .ok_or_else(|| Nothing::Failed("with its integers fixed the program has no optimum: they were not feasible".into()))?;
+    hot.fix(program, &incumbent.values);
+    let linear = hot.solve().ok_or_else(|| Nothing::Failed("with its integers fixed the program has no optimum: they were not feasible".into()))?;
     let gpus = naming::name(sets, seats);
     let (mut committed, outlook) = document::write(program, seats, &gpus, &linear.values);
     committed.holds = margins::holds(sets, &committed, &outlook);

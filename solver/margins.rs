@@ -117,7 +117,9 @@ fn next_in_line(sets: &Sets, committed: &Committed, outlook: &[OutlookStep], isl
         let deadline = spec.deadline.map_or(String::new(), |d| format!(", wanted by {d}"));
         return (Some(spec.id.to_string()), format!("waits; needs {} GPUs, worth {worth:.2} {currency} per GPU-hour{deadline}", spec.gang));
     }
-    let fits = |variant: &fleet::VariantId| sets.problem.variants.iter().position(|v| &v.id == variant).filter(|v| sets.may_start[*v][pool] && sets.variant(*v).gpus as usize <= freed);
+    let fits = |variant: &fleet::VariantId| {
+        sets.problem.variants.iter().position(|v| &v.id == variant).filter(|v| sets.may_start[*v][pool] && sets.variant(*v).gpus as usize <= freed)
+    };
     let near = committed.shortfalls.iter().find(|s| {
         s.step < sets.committed && s.load > 0.0 && sets.problem.service(&s.workload).is_some_and(|spec| spec.capacity.keys().any(|v| fits(v).is_some()))
     });

@@ -237,7 +237,8 @@ impl Layout<'_> {
     /// One replica an island that may stop at `start(t)`, best first.
     fn stoppable(&self, v: usize, t: usize) -> Vec<usize> {
         let now = self.sets.start(t);
-        let may = |s: &Placed| s.seat.sitter == Sitter::Replica(v) && self.is_live(s) && s.stoppable_from <= now && (s.seat.resident.is_some() || s.seat.from < t);
+        let may =
+            |s: &Placed| s.seat.sitter == Sitter::Replica(v) && self.is_live(s) && s.stoppable_from <= now && (s.seat.resident.is_some() || s.seat.from < t);
         let mut best: Vec<usize> = Vec::new();
         for (local, island) in self.islands.iter().enumerate() {
             let here = self.seats.iter().enumerate().filter(|(_, s)| s.seat.island == *island && may(s)).max_by_key(|(_, s)| s.latest);

@@ -1,6 +1,8 @@
 //! The search: HiGHS on one thread with a fixed seed, and what its statuses mean.
 
-use crate::program::{Limits, Program};
+use crate::dive::dive;
+use crate::hot::{Hot, Linear};
+use crate::program::Program;
 use crate::rounding::whole;
 use fleet::{PolicySpec, SolveStatus};
 use highs::{HighsModelStatus, HighsSolutionStatus, Model, SolvedModel};
@@ -67,22 +69,46 @@ pub(crate) enum Nothing {
     Failed(String),
 }
 
-/// Searches for whole numbers, from "everything stays" as the first solution.
+/// Searches for whole numbers: by a dive from the relaxation, and where that is not within the gap by branch and bound from the best
+/// solution known, "everything stays" if there is no other. Also the linear program, still warm.
 ///
 /// # Errors
 /// When there is no solution to use.
-pub(crate) fn search(program: &Program, policy: &PolicySpec) -> Result<Incumbent, Nothing> {
-    match search_once(program, policy, None)? {
-        Ok(found) => Ok(found),
-        Err(_) => search_once(program, policy, Some(STRICT))?.map_err(|value| Nothing::Failed(format!("the search returned {value} for a whole number, twice"))),
+pub(crate) fn search(program: &Program, policy: &PolicySpec) -> Result<(Incumbent, Hot), Nothing> {
+    let mut hot = Hot::new(program, policy.watchdog.as_secs_f64().max(0.0)).map_err(Nothing::Failed)?;
+    let relaxed = hot.solve();
+    if let Some(relaxed) = &relaxed {
+        // Within the gap of whatever lies between: `found - relaxed <= gap |found|`.
+        let cutoff = relaxed.objective + policy.mip_gap * relaxed.objective.abs() / (1.0 + policy.mip_gap);
+        let dived = dive(program, &mut hot, relaxed, cutoff);
+        if let Some(values) = dived.and_then(|dived| round(program, &dived)) {
+            return Ok((Incumbent { values, bound: relaxed.objective, ended: Ended::Proved, nodes: 0, reproducible: true }, hot));
+        }
     }
+    let start = program.staying();
+    let found = match branch(program, policy, &start, None)? {
+        Ok(found) => found,
+        Err(_) => {
+            branch(program, policy, &start, Some(STRICT))?.map_err(|value| Nothing::Failed(format!("the search returned {value} for a whole number, twice")))?
+        }
+    };
+    Ok((found, hot))
+}
+
+/// The values with whole numbers in integer columns; `None` when one is none.
+fn round(program: &Program, linear: &Linear) -> Option<Vec<f64>> {
+    let columns = linear.values.iter().zip(program.limits());
+    columns.map(|(value, limits)| if limits.integer { whole(*value) } else { Some(*value) }).collect()
 }
 
 /// One run of HiGHS. The inner error is a value that is not whole.
-fn search_once(program: &Program, policy: &PolicySpec, tolerance: Option<f64>) -> Result<Result<Incumbent, f64>, Nothing> {
+fn branch(program: &Program, policy: &PolicySpec, start: &[f64], tolerance: Option<f64>) -> Result<Result<Incumbent, f64>, Nothing> {
     let mut model = program.model(program.limits()).map_err(Nothing::Failed)?;
     configure(&mut model, policy, tolerance).map_err(Nothing::Failed)?;
-    model.try_set_solution(Some(&program.staying()), None, None, None).map_err(|e| Nothing::Failed(format!("HiGHS refuses a start solution: {e:?}")))?;
+    if program.limits().is_empty() {
+        return Ok(Ok(Incumbent { values: Vec::new(), bound: program.constant(), ended: Ended::Proved, nodes: 0, reproducible: true }));
+    }
+    model.try_set_solution(Some(start), None, None, None).map_err(|e| Nothing::Failed(format!("HiGHS refuses a start solution: {e:?}")))?;
     let solved = model.try_solve().map_err(|e| Nothing::Failed(format!("HiGHS could not run: {e:?}")))?;
     let status = solved.status();
     let ended = match status {
@@ -140,35 +166,11 @@ fn configure(model: &mut Model, policy: &PolicySpec, tolerance: Option<f64>) -> 
 }
 
 /// What every run has in common: the same input gives the same bytes.
-fn settle(model: &mut Model) -> Result<(), String> {
+pub(crate) fn settle(model: &mut Model) -> Result<(), String> {
     let refused = |name: &str| format!("HiGHS refuses the option {name}");
     model.try_set_option("threads", 1).map_err(|_| refused("threads"))?;
     model.try_set_option("parallel", "off").map_err(|_| refused("parallel"))?;
     model.try_set_option("random_seed", SEED).map_err(|_| refused("random_seed"))
-}
-
-/// A linear program solved to the end.
-#[derive(Debug, Clone)]
-pub(crate) struct Linear {
-    /// Value of each column.
-    pub values: Vec<f64>,
-    /// Dual of each row: change of the objective for one more on its right-hand side.
-    pub duals: Vec<f64>,
-    /// Its objective, constant included.
-    pub objective: f64,
-}
-
-/// Solves the program with other limits, none of them integer. `None` when it has no optimum.
-pub(crate) fn solve_linear(program: &Program, limits: &[Limits]) -> Option<Linear> {
-    let mut model = program.model(limits).ok()?;
-    settle(&mut model).ok()?;
-    let solved = model.try_solve().ok()?;
-    if !matches!(solved.status(), HighsModelStatus::Optimal | HighsModelStatus::ModelEmpty) {
-        return None;
-    }
-    let solution = solved.get_solution();
-    let objective = solved.objective_value() + program.constant();
-    Some(Linear { values: solution.columns().to_vec(), duals: solution.dual_rows().to_vec(), objective })
 }
 
 impl Program<'_> {
@@ -183,17 +185,6 @@ impl Program<'_> {
             values[kept.index] = 1.0;
         }
         values
-    }
-
-    /// The limits without integers.
-    pub(crate) fn relaxed(&self) -> Vec<Limits> {
-        self.limits().iter().map(|l| Limits { integer: false, ..*l }).collect()
-    }
-
-    /// The limits with the integers fixed to `values`.
-    pub(crate) fn fixed(&self, values: &[f64]) -> Vec<Limits> {
-        let fix = |(l, x): (&Limits, &f64)| if l.integer { Limits { least: *x, most: *x, integer: false } } else { *l };
-        self.limits().iter().zip(values).map(fix).collect()
     }
 }
 

@@ -4,8 +4,8 @@
 //! part the counts are fixed, and with them the GPUs; there a GPU is worth what the best that fits it would make of it at once: a ready
 //! replica more, or an hour more of a waiting job.
 
+use crate::hot::Linear;
 use crate::program::Program;
-use crate::search::Linear;
 use fleet::{Binding, ShadowPrice};
 
 /// Prices below this are noise of the linear program.

@@ -23,7 +23,7 @@ fn id<T: TryFrom<String>>(name: &str) -> T {
 fn house(islands: &[u32]) -> Problem {
     let mut problem = Problem {
         as_of: AS_OF,
-        currency: "EUR".parse::<Currency>().unwrap(),
+        currency: Currency::new("EUR").unwrap(),
         steps: planning_steps(AS_OF, Span::hours(24)),
         pools: Vec::new(),
         gpus: Vec::new(),

@@ -86,7 +86,7 @@ fn time(name: &str, problem: &Problem) {
 
 #[test]
 fn speed() {
-    for shift in [0, 5, 11] {
+    for shift in [0, 3, 5, 8, 11, 17] {
         time("24 GPUs", &medium(shift));
     }
     time("304 GPUs", &large());
