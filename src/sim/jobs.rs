@@ -46,7 +46,7 @@ impl JobNow {
 
     /// Lets a minute pass. `None` when it does not run.
     pub fn progress(&mut self, job: &Job, now: Timestamp) -> Option<JobMinute> {
-        let run = self.run.as_ref()?;
+        let run = self.run.as_ref().filter(|_| self.done_at.is_none())?;
         let loading = run.ready.since(now).as_secs_f64().min(60.0);
         let work = ((60.0 - loading) * run.speed).min(self.remaining_s);
         self.remaining_s -= work;

@@ -40,7 +40,7 @@ pub struct LearningRun {
     pub days: Vec<LearningDay>,
 }
 
-const DAYS: u32 = 4;
+const DAYS: u32 = 3;
 const CAPACITY_PRIOR: f64 = 9.0;
 const CAPACITY_FACTOR: f64 = 0.75;
 const COLD_START_PRIOR: Span = Span::minutes(4);
@@ -48,7 +48,7 @@ const COLD_START_FACTOR: f64 = 2.0;
 /// 2026-03-02, a Monday.
 const START: Timestamp = Timestamp(1_772_409_600);
 
-/// Runs it: four days of one service on sixteen GPUs beside batch work.
+/// Runs it: three days of one service on sixteen GPUs beside batch work.
 ///
 /// # Panics
 /// Never: its scenario is fixed and valid, which a test holds.
@@ -88,11 +88,13 @@ fn day_of(run: &Run, day: u32) -> LearningDay {
 fn scenario(frozen: bool) -> Result<Scenario, SmallError> {
     let chat = "chat-fp8";
     let mut workloads = vec![service("chat", chat, (1, 16), Some(0.75))?];
-    for n in 1..=6 {
+    for n in 1..=4 {
         workloads.push(job(&format!("batch-{n:02}"), Class::Batch, 2, Span::hours(24 * 30), START, None)?);
     }
     let mut setup = setup(small_fleet(4)?, vec![variant(chat, 1, CAPACITY_PRIOR, COLD_START_PRIOR)?], workloads, START);
     setup.policy.learning_frozen = frozen;
+    // Batch work never ends and a night's plan is made in the evening: half a day ahead is all that matters here.
+    setup.policy.horizon = Span::hours(12);
     let workload = WorkloadId::new("chat")?;
     let variant = VariantId::new(chat)?;
     let capacity = TrueCapacity { prior: CAPACITY_PRIOR, factor: CAPACITY_FACTOR, drift_per_day: 0.0 };
@@ -133,15 +135,18 @@ mod tests {
     /// they are not.
     #[test]
     fn what_is_wrong_is_learned_and_service_recovers_but_not_when_frozen() {
-        let (learning, frozen) = (learning_experiment(false), learning_experiment(true));
+        let (learning, frozen) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| learning_experiment(true));
+            (learning_experiment(false), other.join().unwrap())
+        });
         print(&learning);
         print(&frozen);
         let day3 = &learning.days[2];
         assert!((day3.capacity / learning.capacity_true - 1.0).abs() < 0.05, "{day3:?}");
         assert!((day3.cold_start_s / learning.cold_start_true_s - 1.0).abs() < 0.15, "{day3:?}");
-        let (last, last_frozen) = (&learning.days[3], &frozen.days[3]);
-        assert!(last.attainment > 0.97, "{last:?}");
-        assert!(last_frozen.attainment < last.attainment - 0.05, "{last_frozen:?}");
-        assert!((last_frozen.capacity - CAPACITY_PRIOR).abs() < 1e-9);
+        let frozen3 = &frozen.days[2];
+        assert!(day3.attainment > 0.99, "{day3:?}");
+        assert!(frozen3.attainment < 0.9, "{frozen3:?}");
+        assert!((frozen3.capacity - CAPACITY_PRIOR).abs() < 1e-9);
     }
 }

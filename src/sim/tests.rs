@@ -88,11 +88,12 @@ fn the_loop_adds_up_and_the_same_seed_gives_the_same_bytes() {
     let report = first.turnaround.as_ref().unwrap();
     assert_eq!((report.plans_refused, report.plans_failed), (0, 0), "{:?}", report.notices);
     assert!(report.plans_published >= 72 && report.calibration_generation > 1);
-    let again = run_small(&scenario, PolicyKind::Turnaround);
-    assert_eq!(canonical_bytes(&first), canonical_bytes(&again));
-    let mut other = scenario;
+    let mut other = small_scenario(1);
+    other.faults.clear();
+    assert_eq!(canonical_bytes(&run_small(&other, PolicyKind::Turnaround)), canonical_bytes(&run_small(&other, PolicyKind::Turnaround)));
+    let this_seed = canonical_bytes(&run_small(&other, PolicyKind::StaticPeak));
     other.seed += 1;
-    assert_ne!(canonical_bytes(&first), canonical_bytes(&run_small(&other, PolicyKind::StaticPeak)));
+    assert_ne!(this_seed, canonical_bytes(&run_small(&other, PolicyKind::StaticPeak)));
 }
 
 #[test]
@@ -115,7 +116,8 @@ fn a_scenario_that_contradicts_itself_is_refused() {
     assert!(matches!(scenario.validate(), Err(ScenarioError::Unknown { .. })));
 }
 
-/// Field case 21: no replica is wanted at rest, one request comes, loading takes 720 s and the idle time is 120 s. The replica must become ready
+/// Field case 21: no replica is wanted at rest, one request comes, loading takes 720 s (420 s are
+/// expected) and the idle time is 120 s. The replica must become ready
 /// and must not be taken back before.
 #[test]
 fn a_loading_replica_is_not_taken_back_before_it_is_ready() {
@@ -125,7 +127,7 @@ fn a_loading_replica_is_not_taken_back_before_it_is_ready() {
         s.stabilisation = Span(120);
         s.penalty_per_request = Some(50.0);
     }
-    let mut setup = setup(small_fleet(1).unwrap(), vec![variant(variant_id, 1, 5.0, Span(240)).unwrap()], vec![rare], START);
+    let mut setup = setup(small_fleet(1).unwrap(), vec![variant(variant_id, 1, 5.0, Span(420)).unwrap()], vec![rare], START);
     setup.policy.interval = Span::minutes(5);
     setup.policy.validity = Span::minutes(15);
     // One request a minute from the third minute on, then silence.
@@ -157,4 +159,96 @@ fn a_loading_replica_is_not_taken_back_before_it_is_ready() {
     assert_eq!(run.replicas.len(), 1, "nothing was taken back and started again");
     let served = &run.services[0];
     assert!(served.arrived > 0.0 && run.waiting_at_end.values().all(|w| *w < 1e-9), "{served:?}");
+}
+
+#[test]
+#[ignore = "TEMPORARY"]
+fn temporary_big() {
+    use crate::small::{daily, job};
+    use fleet::Class;
+    let days = 7;
+    let at = |hours: i64| START + Span::hours(hours);
+    let mut workloads = vec![
+        service("chat", "chat-tp2", (1, 10), None).unwrap(),
+        service("search", "search-bf16", (1, 6), None).unwrap(),
+        service("code", "code-fp8", (1, 8), None).unwrap(),
+    ];
+    let classes = [(Class::Training, 4, 30), (Class::Batch, 2, 14), (Class::Embedding, 1, 6), (Class::FineTuning, 4, 6)];
+    for n in 0..12_i64 {
+        let (class, gang, hours) = classes[(n % 4) as usize];
+        workloads.push(job(&format!("{}-{n:02}", class.name()), class, gang, Span::hours(hours), at(n * 12), Some(at(n * 12 + hours * 2 + 12))).unwrap());
+    }
+    let variants = vec![
+        variant("chat-tp2", 2, 9.0, Span::minutes(4)).unwrap(),
+        variant("search-bf16", 1, 20.0, Span::minutes(3)).unwrap(),
+        variant("code-fp8", 1, 6.0, Span::minutes(5)).unwrap(),
+    ];
+    let traffic = |workload: &str, per_minute: Vec<f64>| Traffic {
+        workload: WorkloadId::new(workload).unwrap(),
+        per_minute,
+        input_tokens: 600.0,
+        output_tokens: 200.0,
+        hit_rate: 0.3,
+    };
+    let cap = |w: &str, v: &str, prior, factor| {
+        (WorkloadId::new(w).unwrap(), BTreeMap::from([(VariantId::new(v).unwrap(), TrueCapacity { prior, factor, drift_per_day: 0.001 })]))
+    };
+    let mut scenario = Scenario {
+        setup: setup(small_fleet(6).unwrap(), variants, workloads, START),
+        traffic: vec![
+            traffic("chat", daily(days, 5.0, 40.0, 14.0)),
+            traffic("search", daily(days, 5.0, 45.0, 10.0)),
+            traffic("code", daily(days, 2.0, 20.0, 16.0)),
+        ],
+        truth: Truth {
+            capacity: BTreeMap::from([cap("chat", "chat-tp2", 9.0, 0.83), cap("search", "search-bf16", 20.0, 1.05), cap("code", "code-fp8", 6.0, 0.9)]),
+            cold_start: BTreeMap::from([(VariantId::new("chat-tp2").unwrap(), TrueColdStart { median_s: 460.0, spread: 0.1 })]),
+            noise: 0.02,
+            patience: Span::minutes(10),
+        },
+        faults: vec![],
+        seed: 11,
+        start: START,
+        length: Span(86_400 * i64::from(days)),
+    };
+    scenario.setup.policy.shrink_before_season = false;
+    for policy in PolicyKind::ALL {
+        let t = std::time::Instant::now();
+        let mut options = crate::Options {
+            score_from: START + Span::DAY,
+            scrape_every: 5,
+            progress: &mut |p| {
+                if p.minute % 1440 == 0 {
+                    eprintln!("{p:?}")
+                }
+            },
+        };
+        let run = crate::run(&scenario, policy, &mut options).unwrap();
+        eprintln!("{} {:?}", summary(&run), t.elapsed());
+        for r in &run.map.rows {
+            eprintln!("{r}");
+        }
+        for s in &run.services {
+            eprintln!("{s:?}");
+        }
+        for j in &run.jobs {
+            eprintln!(
+                "{} {:?} start {:?} done {:?} dl {:?} late {} pre {}",
+                j.job,
+                j.class,
+                j.started_at.map(|t| t.to_string()),
+                j.done_at.map(|t| t.to_string()),
+                j.deadline.map(|t| t.to_string()),
+                j.late,
+                j.preempted
+            );
+        }
+        if let Some(t) = &run.turnaround {
+            eprintln!("{:?}\n{:?}", t.learned, t.worst_miss);
+            for n in t.notices.iter().take(20) {
+                eprintln!("{n:?}");
+            }
+            eprintln!("decisions {}", t.decisions.len());
+        }
+    }
 }

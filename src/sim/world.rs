@@ -301,7 +301,7 @@ impl<'a> World<'a> {
         for at in 0..self.jobs.len() {
             let entry = &self.catalogue.jobs[at];
             let idle = JobMinute { loading: 0.0, working: 0.0, safe: false };
-            self.job_minutes[at] = if self.jobs[at].done_at.is_some() { idle } else { self.jobs[at].progress(&entry.job, self.now).unwrap_or(idle) };
+            self.job_minutes[at] = self.jobs[at].progress(&entry.job, self.now).unwrap_or(idle);
         }
     }
 
