@@ -94,7 +94,9 @@ impl Dive<'_, '_> {
     /// Sets limits; the ones they replace.
     fn apply(&mut self, side: &[Limit]) -> Vec<Limit> {
         let before = side.iter().map(|(column, _, _)| (*column, self.hot.limits(*column).0, self.hot.limits(*column).1)).collect();
-        side.iter().for_each(|(column, least, most)| self.hot.limit(*column, *least, *most));
+        for (column, least, most) in side {
+            self.hot.limit(*column, *least, *most);
+        }
         before
     }
 

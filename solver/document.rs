@@ -205,9 +205,9 @@ fn forget_after_completion(sets: &Sets, j: usize, account: &Account, outlook: &m
             continue;
         }
         for counts in [&mut step.jobs, &mut step.job_starts] {
-            counts.values_mut().for_each(|by_job| {
+            for by_job in counts.values_mut() {
                 by_job.remove(id);
-            });
+            }
             counts.retain(|_, by_job| !by_job.is_empty());
         }
     }

@@ -112,7 +112,7 @@ fn stop(sets: &Sets, committed: &Committed, outlook: &[OutlookStep], at: Timesta
                 format!("planned load of {} is {now:.1} req/s and {held:.0} replicas were held", spec.id)
             };
             if !heirs.is_empty() {
-                why.push_str(&format!("; room for {}", heirs.join(", ")));
+                why = format!("{why}; room for {}", heirs.join(", "));
             }
             why
         }

@@ -1,6 +1,6 @@
 //! Runs that are complete give their GPUs back, also where nobody wants them and the program does not care.
 
-use crate::placement::run_in;
+use crate::placement::{Origin, run_in};
 use crate::program::Program;
 
 /// Work within this many hours of what is needed counts as all of it.
@@ -20,8 +20,8 @@ pub(crate) fn finish_runs(program: &Program, values: &mut [f64]) {
             for (b, bin) in program.bins.list.iter().enumerate() {
                 done += match run_in(program, values, j, b, t) {
                     None => 0.0,
-                    Some(None) => sets.resident_speed(j) * sets.runs[j].as_ref().map_or(0.0, |r| sets.hours_after(r.ready_at, t)),
-                    Some(Some(tau)) => sets.speed[j][bin.pool].unwrap_or(0.0) * sets.hours_after(sets.start(tau) + sets.job(j).startup, t),
+                    Some(Origin::Resident) => sets.resident_speed(j) * sets.runs[j].as_ref().map_or(0.0, |r| sets.hours_after(r.ready_at, t)),
+                    Some(Origin::Begun(tau)) => sets.speed[j][bin.pool].unwrap_or(0.0) * sets.hours_after(sets.start(tau) + sets.job(j).startup, t),
                 };
             }
         }

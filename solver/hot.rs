@@ -17,7 +17,7 @@ pub(crate) struct Linear {
 
 /// A program without integers, between two solves.
 pub(crate) struct Hot {
-    /// `None` after a failure of HiGHS itself.
+    /// `None` after a failure of `HiGHS` itself.
     model: Option<Model>,
     limits: Vec<Limits>,
     constant: f64,
@@ -27,7 +27,7 @@ impl Hot {
     /// The program with its integers relaxed.
     ///
     /// # Errors
-    /// In words, when HiGHS refuses it.
+    /// In words, when `HiGHS` refuses it.
     pub fn new(program: &Program, seconds: f64) -> Result<Self, String> {
         let limits: Vec<Limits> = program.limits().iter().map(|l| Limits { integer: false, ..*l }).collect();
         let mut model = program.model(&limits)?;

@@ -100,7 +100,7 @@ fn moves(program: &Program, values: &[f64], b: usize) -> Vec<(usize, Move)> {
         for j in 0..sets.problem.jobs.len() {
             let before = match t.checked_sub(1) {
                 Some(before) => run_in(program, values, j, b, before),
-                None => program.has_resident_run(j, b).then_some(None),
+                None => program.has_resident_run(j, b).then_some(Origin::Resident),
             };
             let now = run_in(program, values, j, b, t);
             if before != now {
@@ -114,13 +114,22 @@ fn moves(program: &Program, values: &[f64], b: usize) -> Vec<(usize, Move)> {
     moves
 }
 
-/// The run of job `j` that covers step `t` in bin `b`: the step it began in, or `None` inside for the resident run.
-pub(crate) fn run_in(program: &Program, values: &[f64], j: usize, b: usize, t: usize) -> Option<Option<usize>> {
+/// Where a run comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It is under way.
+    Resident,
+    /// It begins in that step.
+    Begun(usize),
+}
+
+/// The run of job `j` that covers step `t` in bin `b`.
+pub(crate) fn run_in(program: &Program, values: &[f64], j: usize, b: usize, t: usize) -> Option<Origin> {
     let is_on = |column: Option<&crate::program::Column>| column.is_some_and(|c| values[c.index] > 0.5);
     if program.has_resident_run(j, b) && is_on(program.columns.kept.get(&(j, t))) {
-        return Some(None);
+        return Some(Origin::Resident);
     }
-    (0..=t).find(|tau| is_on(program.columns.going.get(&(j, b, *tau, t)))).map(Some)
+    (0..=t).find(|tau| is_on(program.columns.going.get(&(j, b, *tau, t)))).map(Origin::Begun)
 }
 
 impl Program<'_> {

@@ -170,10 +170,10 @@ impl<'a> Program<'a> {
         [self.limits.len() as u64, self.constraints.len() as u64, integers as u64]
     }
 
-    /// The model for HiGHS with other limits than the program's own: integers relaxed or fixed.
+    /// The model for `HiGHS` with other limits than the program's own: integers relaxed or fixed.
     ///
     /// # Errors
-    /// In words, when HiGHS refuses it.
+    /// In words, when `HiGHS` refuses it.
     pub fn model(&self, limits: &[Limits]) -> Result<highs::Model, String> {
         let mut variables = ProblemVariables::new();
         for limit in limits {
@@ -191,19 +191,19 @@ impl<'a> Program<'a> {
         let (sets, bins) = (self.sets, self.bins);
         for v in 0..sets.problem.variants.len() {
             for (b, bin) in bins.list.iter().enumerate() {
-                let resident = sets.replicas.iter().filter(|r| r.variant == v && bin.islands.contains(&r.island)).count();
+                let resident = sets.replicas.iter().filter(|r| r.variant == v && bin.islands.contains(&r.island)).map(|_| 1).sum::<u32>();
                 let starts = sets.may_start[v][bin.pool];
-                let most = if starts { self.room(b, sets.variant(v).gpus) } else { 0 }.max(resident as u64);
+                let most = if starts { self.room(b, sets.variant(v).gpus) } else { 0 }.max(resident);
                 if most == 0 {
                     continue;
                 }
                 for t in sets.near() {
-                    let held = self.integer(0.0, most as f64);
+                    let held = self.integer(0.0, f64::from(most));
                     self.columns.held.insert((v, b, t), held);
-                    let stopped = self.column(0.0, most as f64);
+                    let stopped = self.column(0.0, f64::from(most));
                     self.columns.stopped.insert((v, b, t), stopped);
                     if starts {
-                        let started = self.column(0.0, most as f64);
+                        let started = self.column(0.0, f64::from(most));
                         self.columns.started.insert((v, b, t), started);
                     }
                 }
@@ -231,7 +231,7 @@ impl<'a> Program<'a> {
     }
 
     /// Items of so many GPUs that the islands of a bin can hold at once.
-    pub fn room(&self, b: usize, gpus: u32) -> u64 {
-        self.bins.list[b].islands.iter().map(|i| u64::from(self.sets.islands[*i].size() / gpus.max(1))).sum()
+    pub fn room(&self, b: usize, gpus: u32) -> u32 {
+        self.bins.list[b].islands.iter().map(|i| self.sets.islands[*i].size() / gpus.max(1)).sum()
     }
 }

@@ -1,6 +1,6 @@
 //! Whole numbers come back from a solver within a tolerance, never exactly.
 
-/// Distance from a whole number up to which a value is taken for it: HiGHS promises 1e-6; presolve may lose a digit.
+/// Distance from a whole number up to which a value is taken for it: `HiGHS` promises 1e-6; presolve may lose a digit.
 const TOLERANCE: f64 = 1e-5;
 
 /// The whole number `value` stands for; `None` when it stands for none, which is never rounded.

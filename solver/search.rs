@@ -1,4 +1,4 @@
-//! The search: HiGHS on one thread with a fixed seed, and what its statuses mean.
+//! The search: `HiGHS` on one thread with a fixed seed, and what its statuses mean.
 
 use crate::dive::dive;
 use crate::hot::{Hot, Linear};
@@ -7,7 +7,7 @@ use crate::rounding::whole;
 use fleet::{PolicySpec, SolveStatus};
 use highs::{HighsModelStatus, HighsSolutionStatus, Model, SolvedModel};
 
-/// Seed of every random choice inside HiGHS.
+/// Seed of every random choice inside `HiGHS`.
 const SEED: i32 = 1;
 
 /// Integrality tolerance of the second attempt, when a value of the first was not whole.
@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-/// How a search ended, without HiGHS' many words.
+/// How a search ended, without `HiGHS`' many words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It proved what it was asked for.
@@ -101,7 +101,7 @@ fn round(program: &Program, linear: &Linear) -> Option<Vec<f64>> {
     columns.map(|(value, limits)| if limits.integer { whole(*value) } else { Some(*value) }).collect()
 }
 
-/// One run of HiGHS. The inner error is a value that is not whole.
+/// One run of `HiGHS`. The inner error is a value that is not whole.
 fn branch(program: &Program, policy: &PolicySpec, start: &[f64], tolerance: Option<f64>) -> Result<Result<Incumbent, f64>, Nothing> {
     let mut model = program.model(program.limits()).map_err(Nothing::Failed)?;
     configure(&mut model, policy, tolerance).map_err(Nothing::Failed)?;
@@ -174,7 +174,7 @@ pub(crate) fn settle(model: &mut Model) -> Result<(), String> {
 }
 
 impl Program<'_> {
-    /// The integers of "everything that runs stays, nothing begins", which no rule forbids. Other columns are 0, for HiGHS to complete.
+    /// The integers of "everything that runs stays, nothing begins", which no rule forbids. Other columns are 0, for `HiGHS` to complete.
     fn staying(&self) -> Vec<f64> {
         let mut values = vec![0.0; self.limits().len()];
         for ((v, b, _), held) in &self.columns.held {

@@ -161,9 +161,9 @@ fn assert_sound(problem: &Problem, plan: &Plan) {
 }
 
 fn texts(plan: &Plan) -> String {
-    plan.report.reasons.iter().map(|r| format!("{}\n", r.text)).collect()
+    plan.report.reasons.iter().map(|r| r.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 fn rules(plan: &Plan) -> String {
-    plan.report.relaxations.iter().map(|r| format!("{}\n", r.rule)).collect()
+    plan.report.relaxations.iter().map(|r| r.rule.as_str()).collect::<Vec<_>>().join("\n")
 }

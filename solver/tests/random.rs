@@ -79,11 +79,8 @@ fn seat(problem: &mut Problem, dice: &mut Dice) {
         }
         let taken: Vec<String> = free.drain(..gpus as usize).collect();
         let taken: Vec<&str> = taken.iter().map(String::as_str).collect();
-        if is_job {
-            run_job(problem, name, &taken)
-        } else {
-            run_replica(problem, name, &taken)
-        }
+        let run = if is_job { run_job } else { run_replica };
+        run(problem, name, &taken);
         let last = problem.residents.last_mut().unwrap();
         last.ready_at = dice.pick(&[at(7, 0), at(8, 3), at(8, 20), at(10, 20)]);
         last.protected_until = dice.pick(&[None, Some(at(8, 12))]);
