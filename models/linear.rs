@@ -35,6 +35,9 @@ const DAYS_MAX: usize = 8;
 /// Hours whose errors are used: four weeks.
 const ERROR_HOURS: usize = 4 * 168;
 
+/// Largest base, as a multiple of the largest root of demand seen (four times the demand): beyond it a regression only extrapolates.
+const MOST: f64 = 2.0;
+
 /// Columns at most.
 const COLUMNS_MAX: usize = 16;
 
@@ -70,6 +73,7 @@ struct Base {
     /// Coefficient by standard deviation; zero for columns that never move.
     slopes: Vec<f64>,
     intercept: f64,
+    most: f64,
     rows: usize,
     columns: usize,
 }
@@ -80,61 +84,32 @@ impl Base {
         if weekly { 168 } else { 48 }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "hours of six weeks")]
     fn fit(history: &History) -> Option<Self> {
-        let n = history.len();
-        let weekly = n >= WEEKLY_HOURS_MIN;
-        let lag = |t: usize, back: usize| history.filled[t - back];
-        let hours: Vec<usize> = (Self::first(weekly)..n).filter(|t| history.known[*t].is_some()).collect();
-        let x: Vec<[f64; COLUMNS_MAX]> = hours.iter().map(|t| columns(history.calendar[*t], weekly, *t, |back| lag(*t, back))).collect();
-        let y: Vec<f64> = hours.iter().filter_map(|t| history.known[*t]).collect();
-        let weights: Vec<f64> = hours.iter().map(|t| 0.5_f64.powf((n - t) as f64 / HALF_LIFE_HOURS)).collect();
-        let total: f64 = weights.iter().sum();
-        if x.len() < 24 || total <= 0.0 {
+        let weekly = history.len() >= WEEKLY_HOURS_MIN;
+        let data = Data::of(history, weekly);
+        let total: f64 = data.weights.iter().sum();
+        if data.x.len() < 24 || total <= 0.0 {
             return None;
         }
-        let mean = |value: &dyn Fn(usize) -> f64| weights.iter().enumerate().map(|(i, w)| w * value(i)).sum::<f64>() / total;
-        let intercept = mean(&|i| y[i]);
-        let centres: Vec<f64> = (0..COLUMNS_MAX).map(|c| mean(&|i| x[i][c])).collect();
-        let deviations: Vec<f64> = (0..COLUMNS_MAX).map(|c| mean(&|i| (x[i][c] - centres[c]).powi(2)).sqrt()).collect();
+        let mean = |value: &dyn Fn(usize) -> f64| data.weights.iter().enumerate().map(|(i, w)| w * value(i)).sum::<f64>() / total;
+        let intercept = mean(&|i| data.y[i]);
+        let centres: Vec<f64> = (0..COLUMNS_MAX).map(|c| mean(&|i| data.x[i][c])).collect();
+        let deviations: Vec<f64> = (0..COLUMNS_MAX).map(|c| mean(&|i| (data.x[i][c] - centres[c]).powi(2)).sqrt()).collect();
         let used: Vec<usize> = (0..COLUMNS_MAX).filter(|c| deviations[*c] > 1e-9).collect();
-        if used.is_empty() {
-            return None;
-        }
-        let m = x.len();
-        // One row more a column is the ridge, as least squares sees it.
-        let mut a = Array2::<f64>::zeros((m + used.len(), used.len()));
-        let mut b = Array1::<f64>::zeros(m + used.len());
-        for i in 0..m {
-            let root = weights[i].sqrt();
-            for (j, c) in used.iter().enumerate() {
-                a[[i, j]] = root * (x[i][*c] - centres[*c]) / deviations[*c];
-            }
-            b[i] = root * (y[i] - intercept);
-        }
-        for j in 0..used.len() {
-            a[[m + j, j]] = (RIDGE * total).sqrt();
-        }
-        // linfa lets NaN pass without a word.
-        if a.iter().chain(&b).any(|v| !v.is_finite()) {
-            return None;
-        }
-        let fitted = LinearRegression::new().with_intercept(false).fit(&Dataset::new(a, b)).ok()?;
-        if fitted.params().iter().any(|v| !v.is_finite()) {
-            return None;
-        }
+        let standardised = |i: usize, c: usize| (data.x[i][c] - centres[c]) / deviations[c];
+        let found = data.solve(&used, standardised, intercept, RIDGE * total)?;
         let mut slopes = vec![0.0; COLUMNS_MAX];
-        for (j, c) in used.iter().enumerate() {
-            slopes[*c] = fitted.params()[j] / deviations[*c];
+        for (c, slope) in used.iter().zip(found) {
+            slopes[*c] = slope / deviations[*c];
         }
-        Some(Self { weekly, centres, slopes, intercept, rows: m, columns: used.len() })
+        let most = MOST * history.filled.iter().copied().fold(0.0, f64::max);
+        Some(Self { weekly, centres, slopes, intercept, most, rows: data.x.len(), columns: used.len() })
     }
 
     fn value(&self, hour: LocalHour, t: usize, lag: impl Fn(usize) -> f64) -> f64 {
         let x = columns(hour, self.weekly, t, lag);
         let sum: f64 = x.iter().zip(&self.centres).zip(&self.slopes).map(|((x, centre), slope)| (x - centre) * slope).sum();
-        // Beyond four times anything usual a regression only extrapolates.
-        (self.intercept + sum).clamp(0.0, 1e3)
+        (self.intercept + sum).clamp(0.0, self.most)
     }
 
     /// What the base would have said of every known hour one, two, ... days ahead: lags newer than that are its own forecasts.
@@ -172,6 +147,53 @@ impl Base {
     fn inflation(&self) -> f64 {
         let spent = (self.columns as f64 / self.rows as f64).min(0.5);
         1.0 / (1.0 - spent).sqrt()
+    }
+}
+
+/// The known hours a base is fitted to, one row each.
+struct Data {
+    x: Vec<[f64; COLUMNS_MAX]>,
+    y: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+impl Data {
+    #[expect(clippy::cast_precision_loss, reason = "hours of six weeks")]
+    fn of(history: &History, weekly: bool) -> Self {
+        let n = history.len();
+        let hours: Vec<usize> = (Base::first(weekly)..n).filter(|t| history.known[*t].is_some()).collect();
+        Self {
+            x: hours.iter().map(|t| columns(history.calendar[*t], weekly, *t, |back| history.filled[t - back])).collect(),
+            y: hours.iter().filter_map(|t| history.known[*t]).collect(),
+            weights: hours.iter().map(|t| 0.5_f64.powf((n - t) as f64 / HALF_LIFE_HOURS)).collect(),
+        }
+    }
+
+    /// Weighted ridge regression on the columns `used`. Least squares sees the ridge as one row more a column.
+    fn solve(&self, used: &[usize], standardised: impl Fn(usize, usize) -> f64, intercept: f64, ridge: f64) -> Option<Vec<f64>> {
+        let m = self.x.len();
+        // linfa panics on data without columns.
+        if used.is_empty() {
+            return None;
+        }
+        let mut a = Array2::<f64>::zeros((m + used.len(), used.len()));
+        let mut b = Array1::<f64>::zeros(m + used.len());
+        for i in 0..m {
+            let root = self.weights[i].sqrt();
+            for (j, c) in used.iter().enumerate() {
+                a[[i, j]] = root * standardised(i, *c);
+            }
+            b[i] = root * (self.y[i] - intercept);
+        }
+        for j in 0..used.len() {
+            a[[m + j, j]] = ridge.sqrt();
+        }
+        // It lets NaN pass without a word.
+        if a.iter().chain(&b).any(|v| !v.is_finite()) {
+            return None;
+        }
+        let fitted = LinearRegression::new().with_intercept(false).fit(&Dataset::new(a, b)).ok()?;
+        fitted.params().iter().all(|v| v.is_finite()).then(|| fitted.params().to_vec())
     }
 }
 

@@ -77,7 +77,7 @@ mod tests {
         assert!(weights["a"] > 0.99);
         let row = corrected([1.0; 8], &[0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -2.0]);
         assert!(row.windows(2).all(|w| w[0] <= w[1]) && row[0] >= 0.0);
-        assert_eq!(corrected([1.0; 8], &[0.5]), [1.0; 8]);
+        assert_eq!(corrected([1.0; 8], &[0.5]).to_vec(), vec![1.0; 8]);
     }
 
     #[test]

@@ -65,8 +65,8 @@ fn errors(history: &History, in_sample: &[f64], seasons: &[(usize, Vec<f64>)], h
         seasons.iter().map(|(period, values)| values[last(*period)]).sum::<f64>()
     };
     let mut errors = Errors::default();
-    for origin in n.saturating_sub(ERROR_HOURS).max(longest)..n {
-        let level = in_sample[origin] - season(origin);
+    for (origin, said) in in_sample.iter().enumerate().skip(n.saturating_sub(ERROR_HOURS).max(longest)) {
+        let level = said - season(origin);
         for t in origin..n.min(origin + horizon.clamp(24, LEAD_MAX)) {
             if let Some(actual) = history.known[t] {
                 errors.add(t - origin + 1, actual - level - expected(t, origin));

@@ -56,8 +56,8 @@ fn season(history: &History) -> usize {
 /// The value one or more seasons before step `step`.
 fn value(history: &History, season: usize, step: usize) -> f64 {
     let target = history.len() + step;
-    let seasons = (1..=target / season).map(|k| target - k * season).filter(|index| *index < history.len());
-    seasons.filter_map(|index| history.known[index]).next().unwrap_or_else(|| last_level(history))
+    let mut seasons = (1..=target / season).map(|k| target - k * season).filter(|index| *index < history.len());
+    seasons.find_map(|index| history.known[index]).unwrap_or_else(|| last_level(history))
 }
 
 /// Mean of the last three known hours.

@@ -82,7 +82,7 @@ mod tests {
             errors.add(6, f64::from(index % 21) - 10.0);
         }
         let spread = errors.spread(1.5).unwrap();
-        assert_eq!(spread.at(1), spread.at(300));
+        assert_eq!(spread.at(1).to_vec(), spread.at(300).to_vec());
         assert!((spread.at(6)[7] - 15.0).abs() < 1.0, "{:?}", spread.at(6));
     }
 }

@@ -1,9 +1,10 @@
 //! Forecasts a set of public hourly series at rolling origins and writes one CSV a forecaster, for an outside scorer.
 //!
 //! `cargo run --release -p models --example public_set -- SET.csv SERIES_DIR OUT_DIR [EVERY_HOURS]`. `SET.csv` names the series in its first
-//! column; `SERIES_DIR/NAME.csv` holds `timestamp,value` by hour. The published forecast learns from its own earlier steps on the way.
+//! column; `SERIES_DIR/NAME.csv` holds `timestamp,value` by hour. Between the origins written a forecast is made
+//! every hour and learned from an hour later, as in production.
 
-use fleet::{Calibration, LEVELS, Outcome, OutcomeId, Series, ServiceOutcome, Span, Timestamp, WorkloadId};
+use fleet::{Calibration, Outcome, OutcomeId, Series, ServiceOutcome, Span, Timestamp, WorkloadId};
 use models::{ForecastSet, Request, forecast, learn};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ fn one(data: &Path, name: &str, every: usize) -> Result<BTreeMap<String, String>
     let workload = WorkloadId::new("series").map_err(|error| error.to_string())?;
     let mut calibration = Calibration::prior(series.start);
     let mut written: BTreeMap<String, String> = BTreeMap::new();
-    for origin in (first..n.saturating_sub(HORIZON - 1)).step_by(every) {
+    for origin in first..n.saturating_sub(HORIZON - 1) {
         let request = Request {
             workload: &workload,
             history: &series,
@@ -57,28 +58,32 @@ fn one(data: &Path, name: &str, every: usize) -> Result<BTreeMap<String, String>
             calibration: calibration.generation,
         };
         let set = forecast(&request).map_err(|error| format!("{name}: {error}"))?;
-        for (forecaster, rows) in set.experts.iter().map(|(f, forecast)| (f.as_str(), forecast)).chain([("published", &set.published)]) {
-            let text = written.entry(forecaster.to_owned()).or_default();
-            for (step, row) in rows.values.iter().enumerate() {
-                let cells: Vec<String> = row.iter().map(|v| format!("{v}")).collect();
-                writeln!(text, "{name},{},{},{}", stamps[origin], step + 1, cells.join(",")).map_err(|error| error.to_string())?;
-            }
+        if (origin - first).is_multiple_of(every) {
+            write(&mut written, &set, &format!("{name},{}", stamps[origin])).map_err(|error| error.to_string())?;
         }
-        for step in 0..every.min(HORIZON) {
-            calibration = learn(&calibration, &outcome(&workload, &set, &series, origin, step), series.time(origin + step + 1));
-        }
+        calibration = learn(&calibration, &outcome(&workload, &set, &series, origin), series.time(origin + 1));
     }
     Ok(written)
 }
 
-fn outcome(workload: &WorkloadId, set: &ForecastSet, series: &Series, origin: usize, step: usize) -> Outcome {
-    let rows = set.experts.iter().map(|(name, forecast)| (name.clone(), forecast.values[step].clone()));
-    let published = ("published".to_owned(), set.published.values[step].clone());
-    assert_eq!(published.1.len(), LEVELS.len());
+fn write(written: &mut BTreeMap<String, String>, set: &ForecastSet, key: &str) -> std::fmt::Result {
+    for (forecaster, rows) in set.experts.iter().map(|(f, forecast)| (f.as_str(), forecast)).chain([("published", &set.published)]) {
+        let text = written.entry(forecaster.to_owned()).or_default();
+        for (step, row) in rows.values.iter().enumerate() {
+            let cells: Vec<String> = row.iter().map(|v| format!("{v}")).collect();
+            writeln!(text, "{key},{},{}", step + 1, cells.join(","))?;
+        }
+    }
+    Ok(())
+}
+
+fn outcome(workload: &WorkloadId, set: &ForecastSet, series: &Series, origin: usize) -> Outcome {
+    let rows = set.experts.iter().map(|(name, forecast)| (name.clone(), forecast.values[0].clone()));
+    let published = ("published".to_owned(), set.published.values[0].clone());
     let service = ServiceOutcome {
         workload: workload.clone(),
         forecast: rows.chain([published]).collect(),
-        observed_per_s: series.values.get(origin + step).copied().flatten(),
+        observed_per_s: series.values.get(origin).copied().flatten(),
         peak_per_s: None,
         promised_per_s: None,
         attainment: None,
@@ -91,7 +96,7 @@ fn outcome(workload: &WorkloadId, set: &ForecastSet, series: &Series, origin: us
     };
     Outcome {
         id: OutcomeId::new("window").expect("a usable id"),
-        start: series.time(origin + step),
+        start: series.time(origin),
         length: Span::HOUR,
         plan: None,
         applied: false,
