@@ -47,7 +47,7 @@ fn one(data: &Path, name: &str, every: usize) -> Result<BTreeMap<String, String>
     let workload = WorkloadId::new("series").map_err(|error| error.to_string())?;
     let mut calibration = Calibration::prior(series.start);
     let mut written: BTreeMap<String, String> = BTreeMap::new();
-    for origin in first..n.saturating_sub(HORIZON - 1) {
+    for (origin, stamp) in stamps.iter().enumerate().take(n.saturating_sub(HORIZON - 1)).skip(first) {
         let request = Request {
             workload: &workload,
             history: &series,
@@ -59,7 +59,7 @@ fn one(data: &Path, name: &str, every: usize) -> Result<BTreeMap<String, String>
         };
         let set = forecast(&request).map_err(|error| format!("{name}: {error}"))?;
         if (origin - first).is_multiple_of(every) {
-            write(&mut written, &set, &format!("{name},{}", stamps[origin])).map_err(|error| error.to_string())?;
+            write(&mut written, &set, &format!("{name},{stamp}")).map_err(|error| error.to_string())?;
         }
         calibration = learn(&calibration, &outcome(&workload, &set, &series, origin), series.time(origin + 1));
     }
