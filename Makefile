@@ -16,6 +16,7 @@ demo: deps ## the whole loop on bundled traffic: a summary, plan.json and report
 	@$(CARGO) run --release -p cli --quiet -- demo
 
 test: deps ## every test
+	$(CARGO) build --release -p cli
 	$(CARGO) test --release --workspace
 
 lint: ## format and lints, warnings denied

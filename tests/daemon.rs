@@ -14,7 +14,7 @@ const RESTART: Span = Span::minutes(10);
 /// The server that dies does so here.
 const DEATH: Span = Span::minutes(20);
 
-/// Requests/s of the whole service: quiet until the burst, with a rise of ten minutes.
+/// Requests/s of the whole service: quiet until 08:00, then five times as much until noon.
 fn demand(at: Timestamp) -> f64 {
     let second_of_day = at.0.rem_euclid(86_400);
     match second_of_day {

@@ -52,9 +52,10 @@ pub(crate) fn forecasts(order: &WorkOrder) -> Vec<ForecastSet> {
 
 /// Load of one service in every step.
 ///
-/// The forecast is by hour. Inside the hour demand is taken to run straight between the middles of neighbouring hours, raised by the learned ratio
-/// of the peak to the mean, since capacity is bought for the peak. The near steps serve at least what came lately and the queue that has formed;
-/// a surprise above the band fades over two hours.
+/// The forecast is by hour. Demand may step at the full hour or rise evenly towards the next: so the hour's own level is planned for from its first
+/// minute on, and half-way to the line between the middles of neighbouring hours where that lies above. Both are raised by the learned ratio of
+/// the peak to the mean, since capacity is bought for the peak. The near steps serve at least what came lately and the queue that has formed; a
+/// surprise above the band fades over two hours.
 pub(crate) fn planned(input: &ServiceInput, forecast: Option<&Forecast>, state: Option<&ForecasterState>, level: f64, steps: &[Step], as_of: Timestamp) -> Vec<StepDemand> {
     let peak = state.and_then(|s| s.peak_ratio).map_or(PEAK_RATIO_PRIOR, |e| e.value.max(1.0));
     let lately = input.recent.iter().copied().fold(0.0, f64::max);
@@ -80,7 +81,7 @@ pub(crate) fn planned(input: &ServiceInput, forecast: Option<&Forecast>, state: 
         .collect()
 }
 
-/// The highest value in a step of the line through the middles of the forecast's hours.
+/// The highest level in a step.
 fn highest_in(forecast: &Forecast, step: &Step, level: f64) -> Option<f64> {
     let last = step.end() - Span(1);
     let mut points = vec![step.start, last];
@@ -93,16 +94,17 @@ fn highest_in(forecast: &Forecast, step: &Step, level: f64) -> Option<f64> {
         }
         middle = middle + forecast.step;
     }
-    points.into_iter().filter_map(|at| on_line(forecast, at, level)).reduce(f64::max)
+    points.into_iter().filter_map(|at| level_at(forecast, at, level)).reduce(f64::max)
 }
 
-fn on_line(forecast: &Forecast, at: Timestamp, level: f64) -> Option<f64> {
+fn level_at(forecast: &Forecast, at: Timestamp, level: f64) -> Option<f64> {
     let half = Span(forecast.step.0 / 2);
     let here = forecast.quantile(at, level)?;
-    let offset = (at.0 - at.floor(forecast.step).0 - half.0) as f64 / forecast.step.as_secs_f64();
-    let neighbour = if offset < 0.0 { at - forecast.step } else { at + forecast.step };
+    let middle = at.floor(forecast.step) + half;
+    let (neighbour, away) = if at < middle { (at - forecast.step, middle.since(at)) } else { (at + forecast.step, at.since(middle)) };
     let there = forecast.quantile(neighbour, level).unwrap_or(here);
-    Some(here + (there - here) * offset.abs())
+    let line = here + (there - here) * away.as_secs_f64() / forecast.step.as_secs_f64();
+    Some(here.max((here + line) / 2.0))
 }
 
 #[cfg(test)]
@@ -137,11 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn demand_rises_straight_from_hour_to_hour() {
+    fn an_hour_is_planned_for_from_its_first_minute_and_a_rise_from_before_it() {
         let f = forecast(&[10.0, 30.0, 30.0]);
-        assert_eq!(on_line(&f, Timestamp(1_800), 0.5), Some(10.0));
-        assert_eq!(on_line(&f, Timestamp(3_600), 0.5), Some(20.0));
-        assert_eq!(on_line(&f, Timestamp(5_400), 0.5), Some(30.0));
+        assert_eq!(level_at(&f, Timestamp(1_800), 0.5), Some(10.0));
+        assert_eq!(level_at(&f, Timestamp(3_599), 0.5).map(f64::round), Some(15.0));
+        assert_eq!(level_at(&f, Timestamp(3_600), 0.5), Some(30.0));
+        assert_eq!(level_at(&f, Timestamp(5_400), 0.5), Some(30.0));
     }
 
     #[test]

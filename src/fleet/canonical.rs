@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::fmt::Write;
 
 /// The bytes a value is stored, hashed and compared by.
 ///
@@ -19,5 +20,9 @@ pub fn canonical_bytes<T: Serialize>(value: &T) -> Vec<u8> {
 #[must_use]
 pub fn fingerprint<T: Serialize>(value: &T) -> String {
     let digest = Sha256::digest(canonical_bytes(value));
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

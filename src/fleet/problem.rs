@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A problem that is not one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ProblemError {
-    /// A number that is not finite or negative where it must not be (HiGHS would accept it in silence).
+    /// A number that is not finite or negative where it must not be (a solver would accept it in silence).
     #[error("{what} is {value}, which is not usable")]
     Number {
         /// Which number.
