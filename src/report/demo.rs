@@ -158,7 +158,7 @@ pub struct DecisionOption {
     pub text: String,
     /// The way that was taken.
     pub chosen: bool,
-    /// What it gains, money.
+    /// What it gains over the gap, less what the GPUs cost meanwhile, money. `None`: no plan could be made of it.
     pub value: Option<f64>,
     /// What else is to be said.
     pub note: String,
@@ -169,9 +169,9 @@ pub struct DecisionOption {
 pub struct DecisionResult {
     /// The hour it was about.
     pub at: Timestamp,
-    /// Median forecast at the decision, requests/s.
+    /// Median of the last forecast before the hour, requests/s.
     pub p50: f64,
-    /// 95 % quantile then.
+    /// Its 95 % quantile.
     pub p95: f64,
     /// Requests/s that came.
     pub came: Option<f64>,
@@ -188,8 +188,8 @@ pub struct WorstMiss {
     pub workload: String,
     /// When.
     pub at: Timestamp,
-    /// Requests/s that were planned for.
-    pub planned_per_s: f64,
+    /// Requests/s that were planned for at most: the 95 % quantile of the last forecast before. `None`: there was no forecast.
+    pub planned_per_s: Option<f64>,
     /// Requests/s that came.
     pub came_per_s: f64,
     /// Requests whose first token came late, or never.

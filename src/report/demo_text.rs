@@ -8,12 +8,14 @@ use crate::{
 use anstyle::Style;
 use fleet::HourKind;
 
+/// Learned figures on the screen; the report has all of them.
+const LEARNED_SHOWN: usize = 2;
 /// Width of the words that begin the closing lines.
 const LABEL: usize = 9;
 
-/// The demo's screen. `elapsed_s` is wall-clock time, known only to the caller; `next` is the command to go on with.
+/// The demo's screen. `elapsed_s` is wall-clock time, known only to the caller, as are the `last` lines: files written, what to do next.
 #[must_use]
-pub fn demo_text(demo: &DemoSummary, elapsed_s: Option<u64>, next: &str, look: Look) -> String {
+pub fn demo_text(demo: &DemoSummary, elapsed_s: Option<u64>, last: &[(&str, String)], look: Look) -> String {
     let mut lines = title(demo, elapsed_s, look);
     lines.extend(policies(demo, look));
     if let Some(day) = &demo.day {
@@ -24,7 +26,7 @@ pub fn demo_text(demo: &DemoSummary, elapsed_s: Option<u64>, next: &str, look: L
         lines.push(String::new());
         lines.extend(decision_lines(demo, decision, look));
     }
-    lines.extend(closing(demo, next, look));
+    lines.extend(closing(demo, last, look));
     lines.join("\n") + "\n"
 }
 
@@ -128,23 +130,27 @@ fn decision_lines(demo: &DemoSummary, decision: &DecisionSummary, look: Look) ->
     lines
 }
 
-fn closing(demo: &DemoSummary, next: &str, look: Look) -> Vec<String> {
+fn closing(demo: &DemoSummary, last: &[(&str, String)], look: Look) -> Vec<String> {
     let wrong = demo.worst_miss.as_ref().map_or_else(
         || "nothing: no request was late".to_owned(),
         |m| {
             let late = thousands(usize::try_from(m.requests_late).unwrap_or(usize::MAX));
-            format!("{}: planned {}, came {} req/s; {late} requests late", m.what, rate(m.planned_per_s), rate(m.came_per_s))
+            format!("{}: planned {}, came {} req/s; {late} requests late", m.what, or_na(m.planned_per_s, rate), rate(m.came_per_s))
         },
     );
-    let learned = if demo.learned.is_empty() { "nothing yet".to_owned() } else { demo.learned.iter().map(|l| learned(l, look)).collect::<Vec<_>>().join("; ") };
+    let more = demo.learned.len().saturating_sub(LEARNED_SHOWN);
+    let more = if more > 0 { format!("; {more} more in the report") } else { String::new() };
+    let first = demo.learned.iter().take(LEARNED_SHOWN).map(|l| learned(l, look)).collect::<Vec<_>>().join("; ");
+    let learned = if first.is_empty() { "nothing yet".to_owned() } else { first + &more };
     let score = |wql: Option<f64>| or_na(wql, |v| decimal(v, 3));
     let forecast = format!("WQL {}; seasonal naive {}", score(demo.forecast.wql), score(demo.forecast.seasonal_naive_wql));
     let cycles = thousands(usize::try_from(demo.cycles).unwrap_or(usize::MAX));
     let loops = format!("{cycles} cycles; {} plans published, {} refused by the verifier", demo.plans_published, demo.plans_refused);
     let mut lines = Vec::new();
-    for (label, text) in [("Wrong", wrong.as_str()), ("Learned", &learned), ("Forecast", &forecast), ("Loop", &loops), ("Next", next)] {
+    let found = [("Wrong", wrong), ("Learned", learned), ("Forecast", forecast), ("Loop", loops)];
+    for (label, text) in found.iter().chain(last) {
         for (index, part) in wrap(text, look.width - LABEL).into_iter().enumerate() {
-            let label = if index == 0 { label } else { "" };
+            let label = if index == 0 { *label } else { "" };
             lines.push(format!("{}{part}", paint(&format!("{label:LABEL$}"), look.palette.dim)));
         }
     }
@@ -164,7 +170,7 @@ mod tests {
     #[test]
     fn the_screen_fits_every_width() {
         for width in [80, 100, 160] {
-            let text = demo_text(&report().summary, Some(41), "turnaround init --sample", Look::plain(width));
+            let text = demo_text(&report().summary, Some(41), &next(), Look::plain(width));
             assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
             insta::assert_snapshot!(format!("demo_{width}"), text);
         }
@@ -172,9 +178,9 @@ mod tests {
 
     #[test]
     fn ascii_is_ascii_and_colour_changes_no_letter() {
-        let plain = demo_text(&report().summary, None, "turnaround init --sample", Look::plain(100).in_ascii());
+        let plain = demo_text(&report().summary, None, &next(), Look::plain(100).in_ascii());
         assert!(plain.is_ascii());
-        let coloured = demo_text(&report().summary, None, "turnaround init --sample", Look::plain(100).in_ascii().with(crate::Palette::terminal()));
+        let coloured = demo_text(&report().summary, None, &next(), Look::plain(100).in_ascii().with(crate::Palette::terminal()));
         assert_ne!(plain, coloured);
         assert_eq!(plain, strip(&coloured));
     }
@@ -187,7 +193,7 @@ mod tests {
             policy.attainment = None;
             policy.cost_per_useful_gpu_hour = None;
         }
-        let text = demo_text(&demo, None, "x", Look::plain(100));
+        let text = demo_text(&demo, None, &next(), Look::plain(100));
         assert!(text.contains("WQL n/a"), "{text}");
         let row = text.lines().find(|l| l.starts_with("turnaround")).unwrap();
         assert_eq!(row.matches("n/a").count(), 2, "{row}");
@@ -205,6 +211,10 @@ mod tests {
             assert!((hours - policy["total_hours"].as_f64().unwrap()).abs() < 1e-6);
         }
         assert!(json["forecast"]["wql"].is_number() && json["forecast"]["seasonal_naive_wql"].is_number() && json["worst_miss"].is_object());
+    }
+
+    fn next() -> [(&'static str, String); 1] {
+        [("Next", "turnaround init --sample".to_owned())]
     }
 
     fn strip(text: &str) -> String {

@@ -218,7 +218,7 @@ fn wrong(demo: &DemoSummary) -> String {
                 day_label(m.at),
                 m.at.clock(),
                 m.workload,
-                rate(m.planned_per_s),
+                or_na(m.planned_per_s, rate),
                 rate(m.came_per_s)
             )
         },

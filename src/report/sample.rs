@@ -96,7 +96,7 @@ fn summary() -> DemoSummary {
             what: "Saturday's launch".into(),
             workload: "chat".into(),
             at: at("2026-12-12T14:00:00Z"),
-            planned_per_s: 30.0,
+            planned_per_s: Some(30.0),
             came_per_s: 96.0,
             requests_late: 412,
         }),

@@ -1,0 +1,116 @@
+//! Failures as people and machines read them: what, where, why, what now.
+
+use crate::{Failure, Screen};
+use config::ConfigError;
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
+use std::fmt;
+
+/// Writes a failure to standard error, and as JSON to standard output where that was asked for.
+pub(crate) fn report(failure: &Failure, screen: &Screen) {
+    screen.note(text(failure, screen).trim_end());
+    if screen.is_json() {
+        // A closed output is already the end of the command.
+        let _ = screen.document(&json(failure));
+    }
+}
+
+/// One fault of a configuration, with the text around it.
+pub(crate) fn fault(fault: &ConfigError, text: &str, screen: &Screen) -> String {
+    render(&Report { text, fault: Some(fault), message: fault.message.clone(), help: Some(fault.help.clone()) }, screen)
+}
+
+fn text(failure: &Failure, screen: &Screen) -> String {
+    match failure {
+        Failure::Fault { message, help } | Failure::Config { message, help } => {
+            render(&Report { text: "", fault: None, message: message.clone(), help: help.clone() }, screen)
+        }
+        Failure::ConfigFaults { text, faults } => {
+            let mut out: String = faults.iter().map(|f| fault(f, text, screen)).collect();
+            let file = faults.first().map_or("", |f| f.file.as_str());
+            let plural = if faults.len() == 1 { "" } else { "s" };
+            let code = faults.first().map_or("", |f| f.code);
+            out.push_str(&format!("{} fault{plural} in {file}. More on one of them: turnaround explain {code}", faults.len()));
+            out
+        }
+    }
+}
+
+fn json(failure: &Failure) -> serde_json::Value {
+    let body = match failure {
+        Failure::Fault { message, help } | Failure::Config { message, help } => serde_json::json!({ "message": message, "help": help }),
+        Failure::ConfigFaults { faults, .. } => {
+            let one = |f: &ConfigError| serde_json::json!({ "code": f.code, "message": f.message, "help": f.help, "file": f.file, "line": f.line });
+            serde_json::json!({ "message": "the configuration has faults", "faults": faults.iter().map(one).collect::<Vec<_>>() })
+        }
+    };
+    let mut body = body;
+    body["exit_code"] = failure.code().into();
+    serde_json::json!({ "error": body })
+}
+
+fn render(report: &Report<'_>, screen: &Screen) -> String {
+    let look = screen.look();
+    let colour = console::colors_enabled_stderr();
+    let theme = match (look.ascii, colour) {
+        (true, _) => GraphicalTheme::none(),
+        (false, true) => GraphicalTheme::unicode(),
+        (false, false) => GraphicalTheme::unicode_nocolor(),
+    };
+    let mut out = String::new();
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(look.width).with_links(false).with_context_lines(1);
+    // Rendering fails only when the text does not hold the span; the plain words are then still worth having.
+    if handler.render_report(&mut out, report).is_err() {
+        out = report.fault.map_or_else(|| report.message.clone(), ToString::to_string);
+    }
+    out
+}
+
+struct Report<'a> {
+    text: &'a str,
+    fault: Option<&'a ConfigError>,
+    message: String,
+    help: Option<String>,
+}
+
+impl fmt::Debug for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Report<'_> {}
+
+impl Diagnostic for Report<'_> {
+    fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        self.fault.map(|f| Box::new(f.code) as Box<dyn fmt::Display>)
+    }
+
+    fn help(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        self.help.as_ref().map(|h| Box::new(h) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.fault.map(|_| self as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let fault = self.fault?;
+        let span = LabeledSpan::new(Some(fault.label.clone()), fault.span.start, fault.span.len());
+        Some(Box::new(std::iter::once(span)))
+    }
+}
+
+impl SourceCode for Report<'_> {
+    fn read_span<'a>(&'a self, span: &miette::SourceSpan, before: usize, after: usize) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
+        let contents = self.text.read_span(span, before, after)?;
+        let file = self.fault.map_or_else(String::new, |f| f.file.clone());
+        // The name of the file stands in the frame; miette only knows it from a named source.
+        Ok(Box::new(miette::MietteSpanContents::new_named(file, contents.data(), *contents.span(), contents.line(), contents.column(), contents.line_count())))
+    }
+}

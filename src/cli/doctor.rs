@@ -1,0 +1,279 @@
+//! `turnaround doctor`: what is wrong with the set-up, why, and what to do about it.
+
+use crate::{Failure, Outcome, Screen, config_file, diagnostics, look_once, situation, tokens};
+use config::Config;
+use fleet::{Signal, Timestamp};
+use report::{Align, Grid};
+use serde::Serialize;
+use std::{collections::BTreeMap, net::TcpListener, path::Path};
+use store::wait;
+
+/// Hours of demand below which forecasts are still borrowed from the day before.
+const SEASON_HOURS: usize = 48;
+
+/// Check the configuration, the store, every source and the address; say what is wrong and how to mend it
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Shows what needs attention; exit code 1 when something is broken, 0 otherwise.\n\nExamples:\n  turnaround doctor\n  turnaround doctor --all\n  turnaround doctor --json | jq '.findings[] | select(.severity == \"error\")'"
+)]
+pub(crate) struct Arguments {
+    /// Show what is in order too
+    #[arg(long)]
+    all: bool,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Severity {
+    /// In order.
+    Ok,
+    /// Works; could be better.
+    Info,
+    /// Works, and is probably not meant.
+    Warning,
+    /// Broken.
+    Error,
+}
+
+/// One thing looked at.
+#[derive(Debug, Clone, Serialize)]
+struct Finding {
+    /// What was looked at.
+    check: String,
+    severity: Severity,
+    /// What was found.
+    cause: String,
+    /// What to do: a command or a line of configuration.
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: impl Into<String>, cause: impl Into<String>) -> Self {
+        Self { check: check.into(), severity: Severity::Ok, cause: cause.into(), remedy: None }
+    }
+
+    fn new(severity: Severity, check: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check: check.into(), severity, cause: cause.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome, Failure> {
+    let loaded = config_file::load(path)?;
+    let config = &loaded.config;
+    let now = situation::now();
+    let mut findings = vec![Finding::ok("configuration", format!("{} is sound", path.display()))];
+    for warning in &config.warnings {
+        findings.push(Finding::new(Severity::Warning, format!("{}:{}", warning.file, warning.line), warning.message.clone(), warning.help.clone()));
+        screen.note(diagnostics::fault(warning, &loaded.text, screen).trim_end());
+    }
+    findings.extend(fleet(config));
+    findings.extend(store(config, now));
+    findings.extend(targets(config, now)?);
+    findings.extend(nvml(config, now));
+    findings.extend(history(config, now));
+    findings.extend(publication(config));
+    findings.extend(tools());
+    findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    show(&findings, arguments.all, screen)?;
+    let broken = findings.iter().any(|f| f.severity == Severity::Error);
+    Ok(if broken { Outcome::Wrong } else { Outcome::Done })
+}
+
+fn show(findings: &[Finding], all: bool, screen: &Screen) -> Result<(), Failure> {
+    screen.document(&serde_json::json!({ "findings": findings }))?;
+    let look = screen.look();
+    let shown: Vec<&Finding> = findings.iter().filter(|f| all || f.severity >= Severity::Warning).collect();
+    let mut grid = Grid::new(&[Align::Left, Align::Left, Align::Left], 2);
+    let palette = look.palette;
+    for finding in &shown {
+        let (word, style) = match finding.severity {
+            Severity::Ok => ("ok", palette.start),
+            Severity::Info => ("info", palette.dim),
+            Severity::Warning => ("warning", palette.stop),
+            Severity::Error => ("error", palette.short),
+        };
+        grid.styled_row([(word.to_owned(), style), (finding.check.clone(), palette.strong), (finding.cause.clone(), palette.dim)]);
+    }
+    // Causes may be long; they are shown whole below their line, so that nothing is cut that someone needs.
+    let indent = " ".repeat(9);
+    let mut text = String::new();
+    for (finding, line) in shown.iter().zip(grid.lines(usize::MAX, look.ascii)) {
+        text.push_str(&line);
+        text.push('\n');
+        if let Some(remedy) = &finding.remedy {
+            text.push_str(&format!("{indent}do: {remedy}\n"));
+        }
+    }
+    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let hidden = if all { String::new() } else { format!("; --all shows {} more", findings.len() - shown.len()) };
+    text.push_str(&format!("{} looked at: {} broken, {} doubtful{hidden}\n", findings.len(), count(Severity::Error), count(Severity::Warning)));
+    screen.show(&text)
+}
+
+/// Prices, and GPUs nobody reports on.
+fn fleet(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for pool in &config.fleet.pools {
+        findings.push(match pool.price_per_gpu_hour {
+            Some(price) => Finding::ok(format!("pool {}", pool.id), format!("{} per GPU-hour", report::money(price, &config.fleet.currency))),
+            None => Finding::new(
+                Severity::Warning,
+                format!("pool {}", pool.id),
+                "it has no price, so that plans rank by priority and bills are not known",
+                "add price = ... (per GPU and hour) to the pool",
+            ),
+        });
+    }
+    let reported: Vec<&fleet::GpuId> = config.targets.iter().flat_map(|t| &t.target.gpus).chain(config.running_jobs.iter().flat_map(|j| &j.gpus)).collect();
+    let unknown = config.fleet.gpus.iter().filter(|g| {
+        let by_nvml = config.nvml.as_ref().is_some_and(|n| n.node == g.node);
+        !config.unobserved_free.contains(&g.node) && !by_nvml && !reported.contains(&&g.id)
+    });
+    let unknown: Vec<String> = unknown.map(|g| g.id.to_string()).collect();
+    if let Some(first) = unknown.first() {
+        findings.push(Finding::new(
+            Severity::Warning,
+            "GPUs",
+            format!("nothing reports on {} GPUs ({first} first): they count as occupied and are not planned with", unknown.len()),
+            "add [source.nvml] on their host, or unobserved = \"free\" to their pool",
+        ));
+    }
+    findings
+}
+
+fn store(config: &Config, now: Timestamp) -> Vec<Finding> {
+    let place = config.store.path.display().to_string();
+    match situation::existing_store(config) {
+        Ok(None) => vec![Finding::new(Severity::Info, "store", format!("{place} does not exist yet"), "turnaround run or turnaround plan makes it")],
+        Err(failure) => vec![Finding::new(Severity::Error, "store", message(&failure), "move the file away, or name another under [store]")],
+        Ok(Some(store)) => {
+            let whole = match wait(store.check()) {
+                Ok(()) => Finding::ok("store", format!("{place} is whole")),
+                Err(error) => Finding::new(Severity::Error, "store", error.to_string(), "stop the daemon, move the file away and start again"),
+            };
+            let plan = match wait(store.latest_plan()) {
+                Ok(Some(plan)) if plan.valid_until < now => {
+                    Finding::new(Severity::Info, "plan", format!("g{} expired at {}", plan.generation, plan.valid_until), "turnaround run keeps plans fresh")
+                }
+                Ok(Some(plan)) => Finding::ok("plan", format!("g{} is valid until {}", plan.generation, plan.valid_until)),
+                Ok(None) => Finding::new(Severity::Info, "plan", "none was made yet", "turnaround plan"),
+                Err(error) => Finding::new(Severity::Error, "plan", error.to_string(), "see the store"),
+            };
+            vec![whole, plan]
+        }
+    }
+}
+
+fn message(failure: &Failure) -> String {
+    match failure {
+        Failure::Fault { message, .. } | Failure::Config { message, .. } => message.clone(),
+        Failure::ConfigFaults { .. } => "the configuration has faults".to_owned(),
+    }
+}
+
+fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let mut secrets = BTreeMap::new();
+    for target in &config.targets {
+        match target.token.as_ref().map(tokens::read) {
+            Some(Err(why)) => {
+                findings.push(Finding::new(Severity::Error, format!("target {}", target.target.id), why, "set it, or take token out of the source"))
+            }
+            Some(Ok(token)) => drop(secrets.insert(target.target.id.clone(), token)),
+            None => {}
+        }
+    }
+    for scrape in look_once::scrapes(config, &secrets, now)? {
+        let check = format!("target {}", scrape.target);
+        let url = config.targets.iter().find(|t| t.target.id == scrape.target).map_or("", |t| t.url.as_str());
+        if let fleet::ScrapeStatus::Failed(reason) = &scrape.status {
+            findings.push(Finding::new(Severity::Error, check, reason.clone(), format!("curl -sS {url} | head   on this host")));
+            continue;
+        }
+        let missing: Vec<String> = ingest::missing_signals(&scrape).into_iter().map(Signal::name).collect();
+        findings.push(if missing.is_empty() {
+            Finding::ok(check, format!("answers with {} signals", scrape.samples.len()))
+        } else {
+            let cause = format!("answers, but lacks {}", missing.join(", "));
+            Finding::new(Severity::Warning, check, cause, "what is missing stays unknown; a newer engine may offer it, or map it under metrics of the source")
+        });
+    }
+    if config.targets.is_empty() {
+        let (cause, remedy) = if config.traces.is_empty() {
+            ("no endpoint is listed, so no demand is seen", "add [[source.prometheus]] with the url of your serving endpoints")
+        } else {
+            ("only recorded traffic is listed", "add [[source.prometheus]] to plan for your own demand")
+        };
+        findings.push(Finding::new(if config.traces.is_empty() { Severity::Warning } else { Severity::Info }, "endpoints", cause, remedy));
+    }
+    Ok(findings)
+}
+
+fn nvml(config: &Config, now: Timestamp) -> Option<Finding> {
+    let nvml = config.nvml.as_ref()?;
+    Some(match look_once::gpus(config, now) {
+        Ok(readings) if readings.is_empty() => {
+            let remedy = format!("check that node = \"{}\" is this host's name in the fleet", nvml.node);
+            Finding::new(Severity::Warning, "nvml", "the driver answers, but none of its GPUs is part of the fleet", remedy)
+        }
+        Ok(readings) => Finding::ok("nvml", format!("{} GPUs read", readings.len())),
+        Err(reason) => Finding::new(Severity::Error, "nvml", reason, "nvidia-smi   on this host; or take [source.nvml] out"),
+    })
+}
+
+/// How much is known of each service's demand.
+fn history(config: &Config, now: Timestamp) -> Vec<Finding> {
+    let state = situation::existing_store(config).and_then(|store| situation::state(config, store.as_ref(), now));
+    let state = match state {
+        Ok(state) => state,
+        Err(failure) => return vec![Finding::new(Severity::Error, "history", message(&failure), "see the cause")],
+    };
+    let services = config.workloads.iter().filter(|w| w.service().is_some());
+    let finding = |w: &fleet::Workload| {
+        let known = situation::hourly(&state, &w.id, now).known();
+        let check = format!("history of {}", w.id);
+        match known {
+            0 => Finding::new(
+                Severity::Warning,
+                check,
+                "no hour of demand is known, so it cannot be forecast",
+                "turnaround run beside its endpoints; a day is a good start",
+            ),
+            n if n < SEASON_HOURS => {
+                Finding::new(Severity::Info, check, format!("learning: {n} of {SEASON_HOURS} h; bands are wider meanwhile"), "leave turnaround run running")
+            }
+            n => Finding::ok(check, format!("{n} h known")),
+        }
+    };
+    services.map(finding).collect()
+}
+
+fn publication(config: &Config) -> Vec<Finding> {
+    let listen = config.publish.listen;
+    let port = match TcpListener::bind(listen) {
+        Ok(_) => Finding::ok("address", format!("{listen} is free")),
+        Err(error) => Finding::new(
+            Severity::Info,
+            "address",
+            format!("{listen}: {error}"),
+            format!("curl -s http://{listen}/healthz   a daemon may run already; else choose another under [publish]"),
+        ),
+    };
+    let file = &config.publish.plan_file;
+    let held = match publish::plan_file::read(file) {
+        Ok(None) => Finding::ok("plan file", format!("{} can be written", file.display())),
+        Ok(Some(plan)) => Finding::ok("plan file", format!("{} holds g{}", file.display(), plan.generation)),
+        Err(error) => Finding::new(Severity::Error, "plan file", error.to_string(), "move it away, or name another under [publish]"),
+    };
+    vec![port, held]
+}
+
+/// Tools that help, when they are there.
+fn tools() -> Option<Finding> {
+    let found = std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("promtool").is_file()));
+    (!found).then(|| {
+        let remedy = "install Prometheus, then: curl -s localhost:9464/metrics | promtool check metrics";
+        Finding::new(Severity::Info, "promtool", "not installed; it checks our metrics page against Prometheus' own rules", remedy)
+    })
+}

@@ -1,0 +1,30 @@
+//! Secrets of sources: read from where the configuration says they are. The only place that looks at the environment for them.
+
+use crate::Failure;
+use config::{Config, Secret};
+use fleet::TargetId;
+use std::collections::BTreeMap;
+
+/// The bearer token of one target.
+///
+/// The error says what is missing, never what was found.
+pub(crate) fn read(secret: &Secret) -> Result<wire::Secret, String> {
+    let text = match secret {
+        Secret::File(path) => std::fs::read_to_string(path).map_err(|e| format!("its token file {} cannot be read: {e}", path.display()))?,
+        Secret::Env(name) => std::env::var(name).map_err(|_| format!("its token is expected in the environment variable {name}, which is not set"))?,
+    };
+    let token = text.trim();
+    if token.is_empty() { Err("its token is empty".to_owned()) } else { Ok(wire::Secret::new(token)) }
+}
+
+/// All tokens, by target.
+pub(crate) fn read_all(config: &Config) -> Result<BTreeMap<TargetId, wire::Secret>, Failure> {
+    let mut tokens = BTreeMap::new();
+    for target in &config.targets {
+        if let Some(secret) = &target.token {
+            let token = read(secret).map_err(|why| Failure::new(format!("target {}: {why}", target.target.id)))?;
+            tokens.insert(target.target.id.clone(), token);
+        }
+    }
+    Ok(tokens)
+}
