@@ -122,3 +122,95 @@ fn start_jobs(world: &mut World, windows: &[JobWindow]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{START, small_scenario};
+    use fleet::{Committed, Currency, Objective, PlanId, PlanReport, ProblemId, SolveStatus};
+
+    fn plan(valid_until: Timestamp, replicas: Vec<ReplicaWindow>) -> Plan {
+        Plan {
+            schema: Plan::SCHEMA.into(),
+            id: PlanId::new("p").unwrap(),
+            parent: None,
+            generation: 1,
+            advisory: false,
+            as_of: START,
+            valid_from: START,
+            valid_until,
+            problem: ProblemId::new("q").unwrap(),
+            currency: Currency::new("EUR").unwrap(),
+            committed: Committed {
+                steps: Vec::new(),
+                replicas,
+                jobs: Vec::new(),
+                routes: Vec::new(),
+                shortfalls: Vec::new(),
+                holds: Vec::new(),
+                preemptions: Vec::new(),
+            },
+            outlook: Vec::new(),
+            heirs: Vec::new(),
+            report: PlanReport {
+                status: SolveStatus::Optimal,
+                reproducible: true,
+                objective: Objective::default(),
+                bound: 0.0,
+                gap: 0.0,
+                shadow_prices: Vec::new(),
+                relaxations: Vec::new(),
+                reasons: Vec::new(),
+                size: [0; 4],
+                calibration: 1,
+                priors: Vec::new(),
+            },
+        }
+    }
+
+    fn window(from: i64, until: i64, verb: Verb) -> ReplicaWindow {
+        ReplicaWindow {
+            replica: ReplicaId::new("chat-fp8@1").unwrap(),
+            variant: fleet::VariantId::new("chat-fp8").unwrap(),
+            pool: fleet::PoolId::new("main").unwrap(),
+            gpus: vec![GpuId::new("n1/0").unwrap()],
+            verb,
+            from: START + Span::minutes(from),
+            ready_at: START + Span::minutes(from + 5),
+            until: START + Span::minutes(until),
+        }
+    }
+
+    /// Minutes in which the replica holds its GPU, of the first `minutes`.
+    fn held(plan: Plan, minutes: usize) -> Vec<usize> {
+        let scenario = small_scenario(1);
+        let mut world = World::new(&scenario, START);
+        let mut executor = Executor::default();
+        executor.adopt(plan);
+        let mut held = Vec::new();
+        for minute in 0..minutes {
+            world.settle();
+            executor.act(&mut world);
+            if world.gpus[0].holder.is_some() {
+                held.push(minute);
+            }
+            world.live();
+            world.pass();
+        }
+        held
+    }
+
+    #[test]
+    fn a_window_is_kept_to_the_minute_and_drained_before_its_end() {
+        let valid = START + Span::hours(1);
+        assert_eq!(held(plan(valid, vec![window(5, 20, Verb::Visit)]), 40), (5..20).collect::<Vec<_>>());
+        assert_eq!(held(plan(valid, vec![window(5, 20, Verb::Start)]), 40), (5..40).collect::<Vec<_>>(), "it goes on after the committed part");
+    }
+
+    #[test]
+    fn an_expired_plan_stops_and_starts_nothing() {
+        let expires = START + Span::minutes(10);
+        assert_eq!(held(plan(expires, vec![window(5, 20, Verb::Visit)]), 40), (5..40).collect::<Vec<_>>(), "what runs is kept");
+        assert_eq!(held(plan(expires, vec![window(15, 30, Verb::Start)]), 40), Vec::<usize>::new());
+    }
+}
