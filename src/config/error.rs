@@ -184,7 +184,7 @@ impl<'a> Findings<'a> {
 
     fn finding(&self, code: Code, span: Range<usize>, message: String, label: String, help: String) -> ConfigError {
         let start = span.start.min(self.text.len());
-        let line = self.text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = self.text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
         ConfigError { code: code.as_str(), message, span: start..span.end.clamp(start, self.text.len()), label, help, file: self.file.to_owned(), line }
     }
 
@@ -218,7 +218,7 @@ impl<'a> Findings<'a> {
     }
 
     /// The one error of the first stage.
-    pub(crate) fn from_toml(&self, error: &toml::de::Error) -> ConfigError {
+    pub(crate) fn first_stage(&self, error: &toml::de::Error) -> ConfigError {
         let message = error.message();
         let span = error.span().unwrap_or(0..self.text.len().min(1));
         if let Some((key, known)) = unknown_field(message) {

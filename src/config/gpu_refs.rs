@@ -28,9 +28,12 @@ pub(crate) fn gpus<'f>(entries: &[(&str, Range<usize>)], who: &str, fleet: &'f F
         };
         for name in names {
             let Some(gpu) = fleet.gpus.iter().find(|gpu| gpu.id.as_str() == name || at_place(gpu, &name)) else {
-                findings.dangling(span.clone(), who, "GPU", &name, fleet.gpus.iter().map(|gpu| gpu.id.as_str()));
+                if findings.fleet_is_sound() {
+                    findings.dangling(span.clone(), who, "GPU", &name, fleet.gpus.iter().map(|gpu| gpu.id.as_str()));
+                }
                 sound = false;
-                continue;
+                // The other GPUs of the entry would say the same.
+                break;
             };
             if found.iter().any(|other| other.id == gpu.id) {
                 findings.refuse(Code::Duplicate, span.clone(), format!("{who} names GPU {} twice", gpu.id), "named twice", "name it once");

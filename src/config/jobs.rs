@@ -95,12 +95,13 @@ fn placement(table: &At<typed::Job>, who: &str, fleet: &Fleet, findings: &mut Fi
         Some(at) => Some(findings.size(at, "memory")?),
         None => None,
     };
-    let named = named_kinds(table, who, fleet, findings)?;
-    let all = named.is_none();
+    let named = named_kinds(table, who, fleet, findings);
+    let all = matches!(named, Named::No);
     let mut speed = match (named, memory) {
-        (Some(named), _) => named,
-        (None, Some(_)) => fleet.kinds.keys().map(|kind| (kind.clone(), 1.0)).collect(),
-        (None, None) => {
+        (Named::Faulty, _) => return None,
+        (Named::Kinds(kinds), _) => kinds,
+        (Named::No, Some(_)) => fleet.kinds.keys().map(|kind| (kind.clone(), 1.0)).collect(),
+        (Named::No, None) => {
             let help = "add memory = \"60GiB\" (what it holds of each GPU), or on = [\"...\"] (the kinds it may run on)";
             findings.refuse(Code::Shape, table.span(), format!("{who} does not say which GPUs it may run on"), "needs memory or on", help);
             return None;
@@ -121,56 +122,45 @@ fn placement(table: &At<typed::Job>, who: &str, fleet: &Fleet, findings: &mut Fi
     Some((speed, memory))
 }
 
-/// Kinds with their speed, as named. The outer `None`: a fault was noted; the inner one: none are named.
-fn named_kinds(table: &At<typed::Job>, who: &str, fleet: &Fleet, findings: &mut Findings<'_>) -> Option<Option<BTreeMap<GpuKindId, f64>>> {
+/// GPU kinds a job names.
+enum Named {
+    /// A fault was noted.
+    Faulty,
+    /// It names none.
+    No,
+    /// These, with their speed.
+    Kinds(BTreeMap<GpuKindId, f64>),
+}
+
+fn named_kinds(table: &At<typed::Job>, who: &str, fleet: &Fleet, findings: &mut Findings<'_>) -> Named {
     let typed = table.get();
-    let mut kinds = BTreeMap::new();
-    let mut sound = true;
-    let mut add = |name: &str, span: Range<usize>, speed: Option<f64>, findings: &mut Findings<'_>| match fleet.kinds.keys().find(|kind| kind.as_str() == name)
-    {
-        Some(kind) => {
-            kinds.extend(speed.map(|speed| (kind.clone(), speed)));
-            sound &= speed.is_some();
+    let entries: Vec<(&str, Range<usize>, Option<f64>)> = match (&typed.on, &typed.speed) {
+        (None, None) => return Named::No,
+        (Some(on), Some(_)) => {
+            let help = "remove `on`: the kinds named in `speed` are those it may run on";
+            findings.refuse(Code::Conflict, on.span(), format!("{who} has both on and speed"), "one or the other", help);
+            return Named::Faulty;
         }
-        None => {
-            sound = false;
-            if findings.fleet_is_sound() {
-                findings.dangling(span, who, "GPU kind of a pool", name, fleet.kinds.keys().map(GpuKindId::as_str));
-            }
+        (Some(on), None) => on.entries().into_iter().map(|(name, span)| (name, span, Some(1.0))).collect(),
+        (None, Some(speed)) => {
+            let read = |(name, at): (_, &At<f64>)| (name, at.span(), findings.above_zero(at, &format!("speed on {name}"), SPEED_MAX));
+            speed.get().iter().map(|(name, at)| (name.as_str(), at)).map(read).collect()
         }
     };
-    match (&typed.on, &typed.speed) {
-        (None, None) => return Some(None),
-        (Some(on), Some(_)) => {
-            findings.refuse(
-                Code::Conflict,
-                on.span(),
-                format!("{who} has both on and speed"),
-                "one or the other",
-                "remove `on`: the kinds named in `speed` are those it may run on",
-            );
-            return None;
-        }
-        (Some(on), None) => {
-            for (name, span) in on.entries() {
-                add(name, span, Some(1.0), findings);
-            }
-        }
-        (None, Some(speed)) => {
-            for (name, at) in speed.get() {
-                let value = findings.positive(at, &format!("speed on {name}")).and_then(|_| findings.number(at, &format!("speed on {name}"), 0.0..=SPEED_MAX));
-                add(name, at.span(), value, findings);
-            }
-        }
-    }
-    if !sound {
-        return None;
-    }
-    if kinds.is_empty() {
+    if entries.is_empty() {
         findings.refuse(Code::Conflict, table.span(), format!("{who} may run on no GPU kind"), "an empty list", "name at least one kind, or leave the key out");
-        return None;
+        return Named::Faulty;
     }
-    Some(Some(kinds))
+    let mut kinds = BTreeMap::new();
+    let count = entries.len();
+    for (name, span, speed) in entries {
+        let known = fleet.kinds.keys().find(|kind| kind.as_str() == name);
+        if known.is_none() && findings.fleet_is_sound() {
+            findings.dangling(span, who, "GPU kind of a pool", name, fleet.kinds.keys().map(GpuKindId::as_str));
+        }
+        kinds.extend(known.cloned().zip(speed));
+    }
+    if kinds.len() == count { Named::Kinds(kinds) } else { Named::Faulty }
 }
 
 type Times = (Option<Timestamp>, Option<Timestamp>);

@@ -49,7 +49,7 @@ pub fn parse(text: &str, file: &str) -> Result<Config, Vec<ConfigError>> {
     let mut findings = Findings::new(file, text);
     let typed: typed::File = match toml::from_str(text) {
         Ok(typed) => typed,
-        Err(error) => return Err(vec![findings.from_toml(&error)]),
+        Err(error) => return Err(vec![findings.first_stage(&error)]),
     };
     let config = resolve(&typed, &mut findings);
     findings.conclude(config)
@@ -78,7 +78,7 @@ fn resolve(typed: &typed::File, findings: &mut Findings<'_>) -> Config {
     }
     let (models, variants) = catalogue.into_used(&workloads);
     let targets = sources::targets(typed, &fleet, &variants, &workloads, &running_jobs, findings);
-    let traces = sources::traces(typed, &names, findings);
+    let traces = sources::traces(typed, findings);
     let nvml = sources::nvml(typed, &fleet, findings);
     sources::warn_of_sleepers(typed, &workloads, &targets, &traces, findings);
     Config {

@@ -60,11 +60,17 @@ impl Findings<'_> {
 
     /// A number above zero.
     pub(crate) fn positive(&mut self, at: &At<f64>, key: &str) -> Option<f64> {
+        self.above_zero(at, key, f64::MAX)
+    }
+
+    /// A number above zero and not above `max`.
+    pub(crate) fn above_zero(&mut self, at: &At<f64>, key: &str, max: f64) -> Option<f64> {
         let value = *at.get();
-        if value.is_finite() && value > 0.0 {
+        if 0.0 < value && value <= max && value.is_finite() {
             return Some(value);
         }
-        self.refuse(Code::Number, at.span(), format!("{key} is {value}"), outside(value <= 0.0), format!("{key} must be above 0"));
+        let help = if max >= f64::MAX { format!("{key} must be above 0") } else { format!("{key} must be above 0 and at most {max}") };
+        self.refuse(Code::Number, at.span(), format!("{key} is {value}"), outside(value <= 0.0), help);
         None
     }
 
@@ -131,14 +137,12 @@ impl Findings<'_> {
     /// An instant.
     pub(crate) fn instant(&mut self, at: &At<WrittenInstant>, key: &str) -> Option<Timestamp> {
         let Scalar { text, .. } = &at.get().0;
-        match text.parse() {
-            Ok(instant) => Some(instant),
-            Err(_) => {
-                let message = format!("{key}: {text:?} is not an instant");
-                self.refuse(Code::Instant, at.span(), message, "date, time and offset", "write it as 2026-12-01T08:00:00Z or 2026-12-01T09:00:00+01:00");
-                None
-            }
+        let instant = text.parse().ok();
+        if instant.is_none() {
+            let message = format!("{key}: {text:?} is not an instant");
+            self.refuse(Code::Instant, at.span(), message, "date, time and offset", "write it as 2026-12-01T08:00:00Z or 2026-12-01T09:00:00+01:00");
         }
+        instant
     }
 }
 

@@ -72,7 +72,7 @@ fn workload(
     let stabilisation = typed.stabilisation.as_ref().map_or(Some(Span::minutes(10)), |at| findings.span(at, "stabilisation", Span::ZERO, Span::DAY));
     let candidates = candidates(table, catalogue, findings);
     let able = match (&target, tokens_prior) {
-        (Some(target), Some(tokens)) => able(typed, candidates, *target, tokens, fleet, findings),
+        (Some(target), Some(tokens)) => able(typed, &candidates, *target, tokens, fleet, findings),
         _ => candidates,
     };
     let (min_replicas, max_replicas) = bounds(typed, &able, fleet, findings)?;
@@ -145,8 +145,8 @@ fn candidates<'c>(table: &At<typed::Service>, catalogue: &'c Catalogue, findings
     let who = format!("service {:?}", typed.name.get());
     let mut found: Vec<&Variant> = Vec::new();
     match (&typed.models, &typed.variants) {
-        (Some(models), Some(_)) => {
-            findings.refuse(Code::Conflict, models.span(), format!("{who} names models and variants"), "one or the other", "remove `models`, or `variants`");
+        (Some(_), Some(variants)) => {
+            findings.refuse(Code::Conflict, variants.span(), format!("{who} names models and variants"), "one or the other", "remove `models`, or `variants`");
         }
         (None, None) => {
             findings.refuse(Code::Shape, table.span(), format!("{who} names no model"), "needs models", "add models = \"...\" (or variants)");
@@ -159,7 +159,7 @@ fn candidates<'c>(table: &At<typed::Service>, catalogue: &'c Catalogue, findings
                 }
                 let before = found.len();
                 found.extend(catalogue.of_model(name));
-                if found.len() == before && findings.fleet_is_sound() {
+                if found.len() == before && findings.fleet_is_sound() && !catalogue.is_broken(name) {
                     let message = format!("{who}: model {name:?} has no variant on a GPU kind of this fleet");
                     findings.refuse(Code::Dangling, span, message, "no variant", format!("add a [[variant]] with model = {name:?}"));
                 }
@@ -169,6 +169,7 @@ fn candidates<'c>(table: &At<typed::Service>, catalogue: &'c Catalogue, findings
             for (name, span) in variants.entries() {
                 match catalogue.variant(name) {
                     Some(variant) => found.push(variant),
+                    None if catalogue.is_broken(name) => {}
                     None => findings.dangling(span, &who, "variant", name, catalogue.variant_names()),
                 }
             }
@@ -192,7 +193,7 @@ fn floors(variant: &Variant, tokens_in: f64) -> Option<(f64, f64)> {
 /// The variants that can meet the target when nothing else runs, and that fit an island. Refused when none can; those left out are named.
 fn able<'c>(
     typed: &typed::Service,
-    candidates: Vec<&'c Variant>,
+    candidates: &[&'c Variant],
     target: LatencyTarget,
     (tokens_in, _): (f64, f64),
     fleet: &Fleet,
@@ -200,7 +201,7 @@ fn able<'c>(
 ) -> Vec<&'c Variant> {
     let who = format!("service {:?}", typed.name.get());
     let (mut able, mut slow, mut large) = (Vec::new(), Vec::new(), Vec::new());
-    for variant in &candidates {
+    for variant in candidates {
         let (prefill, step) = floors(variant, tokens_in).unwrap_or((0.0, 0.0));
         if prefill > target.ttft_s || target.tpot_s.is_some_and(|tpot| step > tpot) {
             slow.push((*variant, prefill, step));

@@ -2,7 +2,9 @@
 
 use crate::{
     error::{Code, Findings},
-    gpu_refs, node_range,
+    gpu_refs,
+    nearest::nearest,
+    node_range,
     resolved::{NvmlConfig, RunningJob, Secret, TargetConfig, TraceConfig, TraceFormat, TraceInput},
     typed,
     written::At,
@@ -29,7 +31,7 @@ struct Seen {
 }
 
 pub(crate) fn targets(
-    typed: &typed::File,
+    file: &typed::File,
     fleet: &Fleet,
     variants: &[Variant],
     workloads: &[Workload],
@@ -41,12 +43,12 @@ pub(crate) fn targets(
         seen.holders.extend(run.gpus.iter().map(|gpu| (gpu.clone(), format!("job {}", run.job))));
     }
     let mut targets = Vec::new();
-    for table in &typed.source.prometheus {
+    for table in &file.source.prometheus {
         let typed = table.get();
         let interval = typed.interval.as_ref().map_or(Some(INTERVAL), |at| findings.span(at, "interval", Span(1), INTERVAL_MAX));
         let token = token(typed, findings);
         let metrics = metrics(typed, findings);
-        let Some((workload, variant)) = what_runs(typed, workloads, variants, findings) else { continue };
+        let Some((workload, variant)) = what_runs(typed, &file.service, workloads, variants, findings) else { continue };
         for (url, name, gpus) in endpoints(typed, findings) {
             let gpus = place(typed, &url, gpus.as_deref(), variant, fleet, &mut seen, findings);
             let (Some(url), Some(gpus), Some(interval)) = (address(&typed.url, &url, findings), gpus, interval) else { continue };
@@ -61,21 +63,24 @@ pub(crate) fn targets(
 /// The service and the variant an endpoint stands for.
 fn what_runs<'w>(
     typed: &typed::Prometheus,
+    declared: &[At<typed::Service>],
     workloads: &'w [Workload],
     variants: &'w [Variant],
     findings: &mut Findings<'_>,
 ) -> Option<(&'w WorkloadId, &'w Variant)> {
     let who = format!("source {:?}", typed.url.get());
-    let services = || workloads.iter().filter(|workload| workload.service().is_some());
-    let Some(workload) = services().find(|workload| workload.id.as_str() == typed.service.get()) else {
-        findings.dangling(typed.service.span(), &who, "service", typed.service.get(), services().map(|workload| workload.id.as_str()));
+    let names = || declared.iter().map(|table| table.get().name.get().as_str());
+    if !names().any(|name| name == typed.service.get()) {
+        findings.dangling(typed.service.span(), &who, "service", typed.service.get(), names());
         return None;
-    };
+    }
+    // A service that could not be resolved has its own fault.
+    let workload = workloads.iter().find(|workload| workload.id.as_str() == typed.service.get())?;
     let served = &workload.service()?.variants;
     let name = match (&typed.variant, served.as_slice()) {
+        (_, []) => return None,
         (Some(at), _) => at.get().as_str(),
         (None, [only]) => only.as_str(),
-        (None, []) => return None,
         (None, several) => {
             let names: Vec<&str> = several.iter().map(fleet::VariantId::as_str).collect();
             let message = format!("{who} does not say which variant of {} runs there", workload.id);
@@ -259,19 +264,35 @@ const KNOWN_GAUGES: [&str; 6] = [
     "vllm:gpu_prefix_cache_hit_rate",
 ];
 
+/// Signals a serving engine's page can show.
+const SIGNALS: [Signal; 15] = [
+    Signal::RequestsRunning,
+    Signal::RequestsWaiting,
+    Signal::RequestsFinished,
+    Signal::PromptTokens,
+    Signal::GenerationTokens,
+    Signal::PrefixQueries,
+    Signal::PrefixHits,
+    Signal::PrefixHitRate,
+    Signal::KvUsageMean,
+    Signal::KvUsageMax,
+    Signal::Preemptions,
+    Signal::TimeToFirstToken,
+    Signal::InterTokenLatency,
+    Signal::EndToEnd,
+    Signal::QueueTime,
+];
+
 /// Metric names by signal. What the name says about the metric must agree with what the signal is.
 fn metrics(typed: &typed::Prometheus, findings: &mut Findings<'_>) -> BTreeMap<Signal, String> {
     let mut metrics = BTreeMap::new();
     for (key, at) in &typed.metrics {
         let name = at.get();
-        let Ok(signal) = serde_json::from_value::<Signal>(key.as_str().into()) else {
-            findings.refuse(
-                Code::UnknownKey,
-                at.span(),
-                format!("there is no signal {key:?}"),
-                "unknown signal",
-                "signals are requests_running, requests_waiting, requests_finished, prompt_tokens, generation_tokens, ...",
-            );
+        let Some(signal) = SIGNALS.into_iter().find(|signal| signal.name() == *key) else {
+            let known = SIGNALS.map(Signal::name);
+            let help =
+                nearest(key, known.iter().map(String::as_str)).map_or_else(|| format!("known: {}", known.join(", ")), |near| format!("did you mean {near:?}?"));
+            findings.refuse(Code::UnknownKey, at.span(), format!("there is no signal {key:?}"), "unknown signal", help);
             continue;
         };
         let part = ["_bucket", "_sum", "_count"].into_iter().find(|suffix| name.ends_with(suffix));
@@ -312,15 +333,16 @@ fn word(kind: SignalKind) -> &'static str {
     }
 }
 
-pub(crate) fn traces(typed: &typed::File, names: &BTreeMap<WorkloadId, Range<usize>>, findings: &mut Findings<'_>) -> Vec<TraceConfig> {
-    typed.source.trace.iter().filter_map(|table| trace(table, names, findings)).collect()
+pub(crate) fn traces(typed: &typed::File, findings: &mut Findings<'_>) -> Vec<TraceConfig> {
+    typed.source.trace.iter().filter_map(|table| trace(table, &typed.service, findings)).collect()
 }
 
-fn trace(table: &At<typed::Trace>, names: &BTreeMap<WorkloadId, Range<usize>>, findings: &mut Findings<'_>) -> Option<TraceConfig> {
+fn trace(table: &At<typed::Trace>, declared: &[At<typed::Service>], findings: &mut Findings<'_>) -> Option<TraceConfig> {
     let typed = table.get();
-    let service = names.keys().find(|id| id.as_str() == typed.service.get());
-    if service.is_none() {
-        findings.dangling(typed.service.span(), "trace", "service", typed.service.get(), names.keys().map(WorkloadId::as_str));
+    let names = || declared.iter().map(|table| table.get().name.get().as_str());
+    let known = names().any(|name| name == typed.service.get());
+    if !known {
+        findings.dangling(typed.service.span(), "trace", "service", typed.service.get(), names());
     }
     let scale = typed.scale.as_ref().map_or(Some(1.0), |at| findings.positive(at, "scale"));
     let input = match (&typed.file, &typed.format, &typed.bundled) {
@@ -339,7 +361,8 @@ fn trace(table: &At<typed::Trace>, names: &BTreeMap<WorkloadId, Range<usize>>, f
             return None;
         }
     };
-    Some(TraceConfig { service: service?.clone(), input, scale: scale? })
+    let service = WorkloadId::new(typed.service.get().as_str()).ok().filter(|_| known);
+    Some(TraceConfig { service: service?, input, scale: scale? })
 }
 
 pub(crate) fn nvml(typed: &typed::File, fleet: &Fleet, findings: &mut Findings<'_>) -> Option<NvmlConfig> {

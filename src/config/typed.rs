@@ -260,7 +260,7 @@ pub(crate) struct Prometheus {
     pub(crate) token_file: Option<At<String>>,
     /// Environment variable that holds a bearer token.
     pub(crate) token_env: Option<At<String>>,
-    /// Metric names by signal, where the engine's differ from those known: requests_running = "my:running".
+    /// Metric names by signal, where the engine's differ from those known: `requests_running = "my:running"`.
     #[serde(default)]
     pub(crate) metrics: BTreeMap<String, At<String>>,
 }

@@ -24,6 +24,8 @@ pub(crate) struct Catalogue {
     models: BTreeMap<ModelId, Model>,
     /// In order of preference: as listed in the file, then the presets.
     variants: Vec<Variant>,
+    /// Names of variants that a fault was noted for, and of their models: what they leave missing is not worth a second fault.
+    broken: BTreeSet<String>,
 }
 
 impl Catalogue {
@@ -47,6 +49,11 @@ impl Catalogue {
         self.variants.iter().find(|variant| variant.id.as_str() == name)
     }
 
+    /// Whether a fault was noted for the variant of that name, or for one of the model of that name.
+    pub(crate) fn is_broken(&self, name: &str) -> bool {
+        self.broken.contains(name)
+    }
+
     /// Names of all variants.
     pub(crate) fn variant_names(&self) -> impl Iterator<Item = &str> {
         self.variants.iter().map(|variant| variant.id.as_str())
@@ -67,9 +74,13 @@ pub(crate) fn resolve(typed: &typed::File, fleet: &Fleet, findings: &mut Finding
     let models = models(typed, findings);
     let mut variants: Vec<Variant> = Vec::new();
     let mut own_models = BTreeSet::new();
+    let mut broken = BTreeSet::new();
     for table in &typed.variant {
         own_models.insert(table.get().model.get().as_str());
-        let Some(variant) = variant(table, &models, fleet, findings) else { continue };
+        let Some(variant) = variant(table, &models, fleet, findings) else {
+            broken.extend([table.get().name.get().clone(), table.get().model.get().clone()]);
+            continue;
+        };
         if variants.iter().any(|other| other.id == variant.id) {
             findings.duplicate(table.get().name.span(), "variant", variant.id.as_str());
         } else {
@@ -85,7 +96,7 @@ pub(crate) fn resolve(typed: &typed::File, fleet: &Fleet, findings: &mut Finding
             variants.push(preset);
         }
     }
-    Catalogue { models, variants }
+    Catalogue { models, variants, broken }
 }
 
 fn models(typed: &typed::File, findings: &mut Findings<'_>) -> BTreeMap<ModelId, Model> {
@@ -126,8 +137,9 @@ fn variant(table: &At<typed::Variant>, models: &BTreeMap<ModelId, Model>, fleet:
     let id = findings.id::<VariantId>(&typed.name);
     let (kind, gpus) = (kind?, gpus?);
     let memory_per_gpu = memory.unwrap_or_else(|| held_memory(kind.1));
-    check_fit(typed, (&kind.0, kind.1), gpus, memory_per_gpu, fleet, findings);
-    Some(Variant { id: id?, model: model?.clone(), kind: kind.0, gpus, memory_per_gpu, cold_start: cold_start?, speed: speed? })
+    let fits = check_fit(typed, (&kind.0, kind.1), gpus, memory_per_gpu, fleet, findings);
+    let variant = Variant { id: id?, model: model?.clone(), kind: kind.0, gpus, memory_per_gpu, cold_start: cold_start?, speed: speed? };
+    fits.then_some(variant)
 }
 
 /// The kind a variant is made for, with its memory; noted when no pool has it.
@@ -145,9 +157,9 @@ fn kind_in_fleet(typed: &typed::Variant, fleet: &Fleet, findings: &mut Findings<
     found.map(|kind| (kind.id.clone(), kind.memory))
 }
 
-fn check_fit(typed: &typed::Variant, (kind, available): (&GpuKindId, Bytes), gpus: u32, memory: Bytes, fleet: &Fleet, findings: &mut Findings<'_>) {
+fn check_fit(typed: &typed::Variant, (kind, available): (&GpuKindId, Bytes), gpus: u32, memory: Bytes, fleet: &Fleet, findings: &mut Findings<'_>) -> bool {
     if !findings.fleet_is_sound() {
-        return;
+        return true;
     }
     let name = typed.name.get();
     if let Some(at) = typed.memory.as_ref().filter(|_| memory > available) {
@@ -159,12 +171,15 @@ fn check_fit(typed: &typed::Variant, (kind, available): (&GpuKindId, Bytes), gpu
             "more than the GPU has",
             "spread it over more GPUs (gpus), choose a lower precision, or a larger kind",
         );
+        return false;
     }
     let largest = largest_island(fleet, &BTreeSet::from([kind.clone()]));
     if let Some(at) = typed.gpus.as_ref().filter(|_| gpus > largest) {
         let message = format!("variant {name:?} needs {gpus} GPUs in one island, but islands of {kind} hold at most {largest}");
         findings.refuse(Code::Island, at.span(), message, "larger than any island", format!("use at most {largest}, or check `island` of the pool"));
+        return false;
     }
+    true
 }
 
 /// Speed outright or by step times, never both, never half.
