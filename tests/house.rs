@@ -79,7 +79,8 @@ fn run(program: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("cargo and rustc print UTF-8")
 }
 
-/// Everything the build on this host is made of, as cargo reports it.
+/// Everything the build on this host is made of, as cargo reports it. Without the network: `make test` has fetched every package by then; a lone
+/// `cargo test -p tests` may need `cargo fetch` first.
 fn metadata() -> Value {
     let rustc = run("rustc", &["-vV"]);
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");

@@ -75,11 +75,16 @@ install_promtool() {
     placed=""
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' | $become tee "$policy" >/dev/null && $become chmod +x "$policy" && placed=yes
+        # The switch must not outlive an interrupted installation.
+        trap '$become rm -f "$policy"; exit 1' INT TERM
     fi
     echo "Installing: prometheus (for promtool; its service is not started)"
     $become env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends prometheus
     outcome=$?
-    if [ -n "$placed" ]; then $become rm -f "$policy"; fi
+    if [ -n "$placed" ]; then
+        $become rm -f "$policy"
+        trap - INT TERM
+    fi
     return $outcome
 }
 
