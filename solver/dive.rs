@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 const WHOLE: f64 = 1e-6;
 
 /// Re-solves of one dive.
-const SOLVES_MAX: u32 = 80;
+const SOLVES_MAX: u32 = 60;
 
 /// Part of what may still be spent for which a side is taken without a look at the other.
-const CHEAP: f64 = 0.1;
+const CHEAP: f64 = 0.3;
 
 /// A column with new limits.
 type Limit = (usize, f64, f64);

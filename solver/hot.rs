@@ -15,6 +15,12 @@ pub(crate) struct Linear {
     pub objective: f64,
 }
 
+/// No scaling of rows and columns.
+const SCALING_OFF: i32 = 0;
+
+/// Scaling as `HiGHS` chooses.
+const SCALING_CHOSEN: i32 = 1;
+
 /// A program without integers, between two solves.
 pub(crate) struct Hot {
     /// `None` after a failure of `HiGHS` itself.
@@ -29,9 +35,22 @@ impl Hot {
     /// # Errors
     /// In words, when `HiGHS` refuses it.
     pub fn new(program: &Program, seconds: f64) -> Result<Self, String> {
+        Self::with_scaling(program, seconds, SCALING_OFF)
+    }
+
+    /// The program with its integers fixed, from scratch and scaled with care: for where the warm one failed.
+    pub fn careful(program: &Program, seconds: f64, values: &[f64]) -> Option<Linear> {
+        let mut hot = Self::with_scaling(program, seconds, SCALING_CHOSEN).ok()?;
+        hot.fix(program, values);
+        hot.solve()
+    }
+
+    fn with_scaling(program: &Program, seconds: f64, scale: i32) -> Result<Self, String> {
         let limits: Vec<Limits> = program.limits().iter().map(|l| Limits { integer: false, ..*l }).collect();
         let mut model = program.model(&limits)?;
         settle(&mut model)?;
+        // Coefficients lie within a few orders of magnitude; scaling them costs more than it gives.
+        model.try_set_option("simplex_scale_strategy", scale).map_err(|_| "HiGHS refuses the option simplex_scale_strategy".to_owned())?;
         model.try_set_option("time_limit", seconds).map_err(|_| "HiGHS refuses the option time_limit".to_owned())?;
         Ok(Self { model: Some(model), limits, constant: program.constant() })
     }

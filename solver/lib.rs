@@ -143,7 +143,11 @@ fn fragmented(sets: &Sets, bins: &Bins, b: usize) -> String {
 fn write(program: &Program, incumbent: &Incumbent, mut hot: Hot, seats: &[Seat], notes: &[String]) -> Result<(Plan, f64), Nothing> {
     let (sets, problem) = (program.sets, program.sets.problem);
     hot.fix(program, &incumbent.values);
-    let linear = hot.solve().ok_or_else(|| Nothing::Failed("with its integers fixed the program has no optimum: they were not feasible".into()))?;
+    let seconds = problem.policy.watchdog.as_secs_f64();
+    let linear = hot
+        .solve()
+        .or_else(|| Hot::careful(program, seconds, &incumbent.values))
+        .ok_or_else(|| Nothing::Failed("with its integers fixed the program has no optimum: they were not feasible".into()))?;
     let gpus = naming::name(sets, seats);
     let (mut committed, outlook) = document::write(program, seats, &gpus, &linear.values);
     committed.holds = margins::holds(sets, &committed, &outlook);

@@ -13,6 +13,9 @@ const SEED: i32 = 1;
 /// Integrality tolerance of the second attempt, when a value of the first was not whole.
 const STRICT: f64 = 1e-9;
 
+/// Up to this many integer columns the heuristics that solve smaller programs inside the program take longer than the tree.
+const INTEGERS_SMALL: u64 = 400;
+
 /// What became of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -50,6 +53,8 @@ pub(crate) fn judge(ended: Ended, incumbent: bool, gap: f64, target: f64) -> Ver
 pub(crate) struct Incumbent {
     /// Value of each column; integer columns hold whole numbers.
     pub values: Vec<f64>,
+    /// Its objective, constant included.
+    pub objective: f64,
     /// No solution of the program costs less, constant included.
     pub bound: f64,
     /// How the search ended.
@@ -58,6 +63,14 @@ pub(crate) struct Incumbent {
     pub nodes: u64,
     /// False when the watchdog cut it short.
     pub reproducible: bool,
+}
+
+impl Incumbent {
+    /// Whether solution and bound agree with the way the search ended: a proof within the gap asked for, or a limit.
+    fn holds(&self, target: f64) -> bool {
+        let gap = (self.objective - self.bound) / self.objective.abs().max(1e-9);
+        self.ended != Ended::Proved || gap <= target + 1e-6 || self.objective - self.bound <= 1e-6
+    }
 }
 
 /// A search without a solution.
@@ -81,18 +94,40 @@ pub(crate) fn search(program: &Program, policy: &PolicySpec) -> Result<(Incumben
         // Within the gap of whatever lies between: `found - relaxed <= gap |found|`.
         let cutoff = relaxed.objective + policy.mip_gap * relaxed.objective.abs() / (1.0 + policy.mip_gap);
         let dived = dive(program, &mut hot, relaxed, cutoff);
-        if let Some(values) = dived.and_then(|dived| round(program, &dived)) {
-            return Ok((Incumbent { values, bound: relaxed.objective, ended: Ended::Proved, nodes: 0, reproducible: true }, hot));
+        if let Some((values, objective)) = dived.and_then(|dived| Some((round(program, &dived)?, dived.objective))) {
+            return Ok((Incumbent { values, objective, bound: relaxed.objective, ended: Ended::Proved, nodes: 0, reproducible: true }, hot));
         }
     }
-    let start = program.staying();
-    let found = match branch(program, policy, &start, None)? {
-        Ok(found) => found,
-        Err(_) => {
-            branch(program, policy, &start, Some(STRICT))?.map_err(|value| Nothing::Failed(format!("the search returned {value} for a whole number, twice")))?
-        }
+    // What the integers really cost comes from the linear program, not from the search: the two have been seen to differ.
+    let mut cost = |found: Result<Incumbent, f64>| {
+        found.map(|found| {
+            hot.fix(program, &found.values);
+            let objective = hot.solve().map_or(f64::INFINITY, |linear| linear.objective);
+            Incumbent { objective, ..found }
+        })
+    };
+    let first = cost(branch(program, policy, Attempt::Quick)?);
+    let found = match first {
+        Ok(found) if found.holds(policy.mip_gap) => found,
+        // A proof that its own solution belies, or a value that is not whole: once more, from nothing and with care.
+        doubtful => match (branch(program, policy, Attempt::Careful).map(&mut cost), doubtful) {
+            (Ok(Ok(careful)), Ok(quick)) if quick.objective < careful.objective => Incumbent { bound: careful.bound, ..quick },
+            (Ok(Ok(careful)), _) => careful,
+            (_, Ok(quick)) => quick,
+            (Ok(Err(value)), Err(_)) => return Err(Nothing::Failed(format!("the search returned {value} for a whole number, twice"))),
+            (Err(nothing), Err(_)) => return Err(nothing),
+        },
     };
     Ok((found, hot))
+}
+
+/// How a search is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    /// From "everything stays", in small programs without the heuristics that take longer than the tree.
+    Quick,
+    /// From nothing, with all heuristics and a strict tolerance.
+    Careful,
 }
 
 /// The values with whole numbers in integer columns; `None` when one is none.
@@ -102,13 +137,23 @@ fn round(program: &Program, linear: &Linear) -> Option<Vec<f64>> {
 }
 
 /// One run of `HiGHS`. The inner error is a value that is not whole.
-fn branch(program: &Program, policy: &PolicySpec, start: &[f64], tolerance: Option<f64>) -> Result<Result<Incumbent, f64>, Nothing> {
+fn branch(program: &Program, policy: &PolicySpec, attempt: Attempt) -> Result<Result<Incumbent, f64>, Nothing> {
     let mut model = program.model(program.limits()).map_err(Nothing::Failed)?;
-    configure(&mut model, policy, tolerance).map_err(Nothing::Failed)?;
+    configure(&mut model, policy, program.size()[2], attempt).map_err(Nothing::Failed)?;
     if program.limits().is_empty() {
-        return Ok(Ok(Incumbent { values: Vec::new(), bound: program.constant(), ended: Ended::Proved, nodes: 0, reproducible: true }));
+        return Ok(Ok(Incumbent {
+            values: Vec::new(),
+            objective: program.constant(),
+            bound: program.constant(),
+            ended: Ended::Proved,
+            nodes: 0,
+            reproducible: true,
+        }));
     }
-    model.try_set_solution(Some(start), None, None, None).map_err(|e| Nothing::Failed(format!("HiGHS refuses a start solution: {e:?}")))?;
+    if attempt == Attempt::Quick {
+        let start = program.staying();
+        model.try_set_solution(Some(&start), None, None, None).map_err(|e| Nothing::Failed(format!("HiGHS refuses a start solution: {e:?}")))?;
+    }
     let solved = model.try_solve().map_err(|e| Nothing::Failed(format!("HiGHS could not run: {e:?}")))?;
     let status = solved.status();
     let ended = match status {
@@ -135,7 +180,8 @@ fn branch(program: &Program, policy: &PolicySpec, start: &[f64], tolerance: Opti
     }
     let bound = bound(program, &solved) + program.constant();
     let nodes = nodes(&solved);
-    Ok(Ok(Incumbent { values, bound, ended, nodes, reproducible: status != HighsModelStatus::ReachedTimeLimit }))
+    let objective = solved.objective_value() + program.constant();
+    Ok(Ok(Incumbent { values, objective, bound, ended, nodes, reproducible: status != HighsModelStatus::ReachedTimeLimit }))
 }
 
 /// The dual bound of a MIP; the objective where there are no integers to search for.
@@ -153,14 +199,20 @@ fn nodes(solved: &SolvedModel) -> u64 {
     if status == highs_sys::STATUS_OK { u64::try_from(nodes).unwrap_or(0) } else { 0 }
 }
 
-fn configure(model: &mut Model, policy: &PolicySpec, tolerance: Option<f64>) -> Result<(), String> {
+fn configure(model: &mut Model, policy: &PolicySpec, integers: u64, attempt: Attempt) -> Result<(), String> {
     let refused = |name: &str| format!("HiGHS refuses the option {name}");
     settle(model)?;
     model.try_set_option("mip_rel_gap", policy.mip_gap).map_err(|_| refused("mip_rel_gap"))?;
     model.try_set_option("mip_max_nodes", i32::try_from(policy.nodes_max).unwrap_or(i32::MAX)).map_err(|_| refused("mip_max_nodes"))?;
     model.try_set_option("time_limit", policy.watchdog.as_secs_f64().max(0.0)).map_err(|_| refused("time_limit"))?;
-    if let Some(tolerance) = tolerance {
-        model.try_set_option("mip_feasibility_tolerance", tolerance).map_err(|_| refused("mip_feasibility_tolerance"))?;
+    if attempt == Attempt::Quick && integers <= INTEGERS_SMALL {
+        for name in ["mip_heuristic_run_rens", "mip_heuristic_run_rins", "mip_heuristic_run_root_reduced_cost", "mip_heuristic_run_feasibility_jump"] {
+            model.try_set_option(name, false).map_err(|_| refused(name))?;
+        }
+        model.try_set_option("mip_detect_symmetry", false).map_err(|_| refused("mip_detect_symmetry"))?;
+    }
+    if attempt == Attempt::Careful {
+        model.try_set_option("mip_feasibility_tolerance", STRICT).map_err(|_| refused("mip_feasibility_tolerance"))?;
     }
     Ok(())
 }
