@@ -118,7 +118,7 @@ proptest! {
     }
 }
 
-/// HiGHS once called a solution 14 % above its own bound optimal on this one.
+/// `HiGHS` once called a solution 14 % above its own bound optimal on this one.
 #[test]
 fn a_proof_that_its_solution_belies_is_not_believed() {
     check(2_448_692_596);
