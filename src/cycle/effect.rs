@@ -50,6 +50,8 @@ pub enum Cause {
     PriorityChanged(WorkloadId),
     /// Demand left its band.
     DemandOutsideBand(WorkloadId),
+    /// Requests wait longer than the service promises.
+    QueueFormed(WorkloadId),
     /// A target stopped answering.
     TargetSilent(TargetId),
     /// A consumer refused the plan: with its words.
@@ -65,6 +67,7 @@ impl fmt::Display for Cause {
             Self::GpuReturned(gpu) => write!(f, "gpu {gpu} is back"),
             Self::PriorityChanged(workload) => write!(f, "the priority of {workload} changed"),
             Self::DemandOutsideBand(workload) => write!(f, "demand of {workload} left its band"),
+            Self::QueueFormed(workload) => write!(f, "a queue formed at {workload}"),
             Self::TargetSilent(target) => write!(f, "target {target} stopped answering"),
             Self::PlanRefused(why) => write!(f, "a consumer refused the plan: {why}"),
         }

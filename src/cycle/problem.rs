@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Price of a GPU-hour where the user gave none: one unit of the currency. Unknown is never free, and only proportions matter then.
 const NOMINAL_PRICE: f64 = 1.0;
+/// What a spare replica could earn instead, as a multiple of its price: the value the classes of jobs put on their hours, about.
+const SPARE_HOUR_WORTH: f64 = 1.5;
 /// Known hours of history before a service may shrink below what runs: one season.
 const SEASON_HOURS: usize = 24;
 
@@ -145,7 +147,11 @@ fn service_spec(
     let defaults = workload.class.defaults();
     // Unknown penalty: as lateness of the class, per request of a fully used replica.
     let shortfall = service.penalty_per_request.unwrap_or_else(|| if best > 0.0 { defaults.lateness_per_price * replica_hour / (best * 3_600.0) } else { defaults.lateness_per_price });
-    let level = service.level.unwrap_or_else(|| models::service_level(shortfall, best, replica_hour * defaults.value_per_price));
+    let level = service.level.unwrap_or_else(|| {
+        // One replica too few makes late not only what it would have served: a queue forms, and all who join it wait.
+        let usual = published.and_then(|f| f.quantile(order.as_of, 0.5)).unwrap_or(0.0);
+        models::service_level(shortfall, best.max(usual), replica_hour * SPARE_HOUR_WORTH)
+    });
     let state = order.calibration.forecasters.get(&workload.id);
     let running = replicas_of(order, service);
     let mut min_replicas = service.min_replicas;

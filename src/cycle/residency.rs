@@ -1,11 +1,26 @@
 //! What runs where, from readings alone. What is not known to be free is occupied.
 
-use crate::{JobState, State, state::TargetState};
+use crate::{
+    JobState, State,
+    state::{StartWatch, TargetState},
+};
 use fleet::{Availability, Gpu, GpuId, GpuSlot, GpuStatus, Occupant, ReplicaId, Resident, Span, Timestamp, VariantId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A replica that has not answered after this many times its cold start is a failed start.
+/// A replica that has not answered after this many times the cold start expected of it is a failed start.
 const LOAD_DEADLINE_FACTOR: f64 = 2.0;
+/// No start is given up before this.
+const LOAD_DEADLINE_MIN_S: f64 = 300.0;
+
+/// When a start that has not answered is given up.
+fn load_deadline(watch: &StartWatch) -> Timestamp {
+    watch.started_at + Span(round_up((LOAD_DEADLINE_FACTOR * watch.expected_s).max(LOAD_DEADLINE_MIN_S)))
+}
+
+/// Whether a start has missed its deadline.
+pub(crate) fn is_overdue(watch: &StartWatch, now: Timestamp) -> bool {
+    watch.ready_at.is_none() && now > load_deadline(watch)
+}
 
 /// The fleet as the solver may use it.
 pub(crate) struct Snapshot {
@@ -76,13 +91,12 @@ fn replicas_on_gpus(state: &State, now: Timestamp, blocked: &mut BTreeMap<GpuId,
         }
         let Some(watch) = state.starts.get(replica) else { continue };
         let expected = Span(round_up(state.cold_start_s(variant)));
-        let deadline = watch.started_at + Span(round_up(LOAD_DEADLINE_FACTOR * expected.as_secs_f64()));
         let (ready_at, protected_until) = match watch.ready_at {
             Some(at) => (at, None),
             // Later than expected: some more time, up to the deadline.
             None => {
                 let ready = (watch.started_at + expected).max(now + Span(round_up(0.2 * expected.as_secs_f64()).max(60)));
-                (ready, Some(deadline.max(ready)))
+                (ready, Some(load_deadline(watch).max(ready)))
             }
         };
         let entry = Seen { variant: variant.clone(), gpus: vec![gpu.id.clone()], since: watch.started_at, ready_at, protected_until };
@@ -91,9 +105,7 @@ fn replicas_on_gpus(state: &State, now: Timestamp, blocked: &mut BTreeMap<GpuId,
     // A loading replica that missed its deadline is a failed start; a ready one whose target fell silent is no supply.
     let silent = silent_replicas(state, now);
     seen.retain(|replica, known| {
-        let late = state.starts.get(replica).is_some_and(|w| {
-            w.ready_at.is_none() && now.since(w.started_at).as_secs_f64() > LOAD_DEADLINE_FACTOR * state.cold_start_s(&known.variant).max(60.0)
-        });
+        let late = state.starts.get(replica).is_some_and(|w| is_overdue(w, now));
         let reason = if late {
             Some(format!("failed start: {replica} has been loading since {}", known.since))
         } else {

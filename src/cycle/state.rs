@@ -65,6 +65,8 @@ pub(crate) struct StartWatch {
     pub started_at: Timestamp,
     pub expected_s: f64,
     pub ready_at: Option<Timestamp>,
+    /// It missed its load deadline.
+    pub given_up: bool,
 }
 
 /// Counts since the loop began.

@@ -7,11 +7,11 @@ use crate::{
     state::{StartWatch, TargetState},
     work::ServiceInput,
 };
-use fleet::{GpuReading, GpuStatus, PlanRef, Scrape, Span, StartOutcome, Target, Timestamp, WorkloadId, WorkloadWindow};
+use fleet::{GpuReading, GpuStatus, PlanRef, ReplicaId, Scrape, Span, StartOutcome, Target, Timestamp, WorkloadId, WorkloadWindow};
 
 /// Time readings may still be on their way when a window is closed between two cycles.
 const WINDOW_GRACE: Span = Span(45);
-/// A workload outside its band causes one extra cycle in this time.
+/// A workload outside its band, or with a queue, causes one extra cycle in this time.
 const BAND_ALARM_EVERY: Span = Span::minutes(10);
 
 /// The next state, and what is to be done about it.
@@ -130,18 +130,26 @@ impl State {
         if fell_silent {
             effects.push(Effect::Notice(scrape.at, format!("target {} stopped answering: its last demand is held, it is not counted as supply", target.id)));
             self.urgent(scrape.at, Cause::TargetSilent(target.id), effects);
-        } else if let Some(workload) = self.outside_band(&target.workload, scrape.at) {
-            self.urgent(scrape.at, Cause::DemandOutsideBand(workload), effects);
+        } else if let Some(cause) = self.surprise(&target.workload, ttft, scrape.at) {
+            self.band_alarm.insert(target.workload, scrape.at);
+            self.urgent(scrape.at, cause, effects);
         }
     }
 
-    /// The workload, when its last window lies above the band of the forecast and no alarm was raised lately.
-    fn outside_band(&self, workload: &WorkloadId, now: Timestamp) -> Option<WorkloadId> {
-        let last = self.history(workload).last()?;
-        let came = last.arrivals_per_s?;
-        let high = self.forecasts.iter().find(|f| &f.workload == workload)?.quantile(last.start, 0.99)?;
+    /// What the last window of a workload shows that no plan foresaw, unless an alarm was raised lately: demand above the band of the forecast, or
+    /// a queue that takes longer than the service promises.
+    fn surprise(&self, workload: &WorkloadId, ttft_s: f64, now: Timestamp) -> Option<Cause> {
         let recent = self.band_alarm.get(workload).is_some_and(|at| now.since(*at) < BAND_ALARM_EVERY);
-        (now.since(last.start) < self.setup.policy.window + self.setup.policy.window && !recent && came > high * 1.1 + 0.01).then(|| workload.clone())
+        let last = self.history(workload).last().filter(|w| !recent && now.since(w.start) < self.setup.policy.window + self.setup.policy.window)?;
+        let high = self.forecasts.iter().find(|f| &f.workload == workload).and_then(|f| f.quantile(last.start, 0.99));
+        if let (Some(came), Some(high)) = (last.arrivals_per_s, high)
+            && came > high * 1.1 + 0.01
+        {
+            return Some(Cause::DemandOutsideBand(workload.clone()));
+        }
+        let served = last.finished_per_s.unwrap_or(0.0);
+        let waits = last.waiting.is_some_and(|waiting| waiting >= 1.0 && waiting > ttft_s * served);
+        waits.then(|| Cause::QueueFormed(workload.clone()))
     }
 
     fn saw_gpus(&mut self, readings: Vec<GpuReading>, effects: &mut Vec<Effect>) {
@@ -153,7 +161,7 @@ impl State {
                 && !self.starts.contains_key(replica)
             {
                 let ready_at = (*ready_at <= reading.at).then_some(*ready_at);
-                let watch = StartWatch { variant: variant.clone(), started_at: reading.at, expected_s: self.cold_start_s(variant), ready_at };
+                let watch = StartWatch { variant: variant.clone(), started_at: reading.at, expected_s: self.cold_start_s(variant), ready_at, given_up: false };
                 self.starts.insert(replica.clone(), watch);
             }
             let (gpu, at, new) = (reading.gpu.clone(), reading.at, !self.gpus.contains_key(&reading.gpu));
@@ -188,9 +196,6 @@ impl State {
 
     /// A cycle out of turn, as soon as none is under way.
     fn urgent(&mut self, now: Timestamp, cause: Cause, effects: &mut Vec<Effect>) {
-        if let Cause::DemandOutsideBand(workload) = &cause {
-            self.band_alarm.insert(workload.clone(), now);
-        }
         self.order(now, cause, effects);
     }
 
@@ -200,6 +205,7 @@ impl State {
             return;
         }
         self.tally.cycles += 1;
+        self.give_up_late_starts(now, effects);
         self.out = Some((now, cause.clone()));
         let snapshot = residency::snapshot(self, now);
         let silent: Vec<String> = self.silent_targets(now).map(|(id, since, why)| format!("target {id} is silent since {since}: {why}")).collect();
@@ -218,6 +224,18 @@ impl State {
             notes: snapshot.notes.into_iter().chain(silent).collect(),
         };
         effects.push(Effect::Work(Box::new(order)));
+    }
+
+    /// A start that missed its load deadline is given up. That it took at least this long is learned, so that the next one is given more time.
+    fn give_up_late_starts(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let late: Vec<ReplicaId> = self.starts.iter().filter(|(_, w)| !w.given_up && residency::is_overdue(w, now)).map(|(id, _)| id.clone()).collect();
+        for replica in late {
+            let Some(watch) = self.starts.get_mut(&replica) else { continue };
+            watch.given_up = true;
+            let observed_s = now.since(watch.started_at).as_secs_f64();
+            effects.push(Effect::Notice(now, format!("failed start: {replica} has been loading since {}; its GPUs are left alone", watch.started_at)));
+            self.started.push(StartOutcome { replica, variant: watch.variant.clone(), expected_s: watch.expected_s, observed_s });
+        }
     }
 
     fn worked(&mut self, output: WorkOutput, effects: &mut Vec<Effect>) {
