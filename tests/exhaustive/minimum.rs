@@ -331,8 +331,10 @@ impl<'a> World<'a> {
         for work in &state.work {
             key.extend([work.done.to_bits(), work.by_deadline.to_bits(), work.redo.to_bits()]);
         }
-        let mut alike: Vec<(usize, Vec<(bool, Option<Holder>)>)> = islands.into_iter().map(|(first, holders)| (self.pool[first], holders)).collect();
-        alike.iter_mut().for_each(|(_, holders)| holders.sort());
+        let mut alike: Vec<_> = islands.into_iter().map(|(first, holders)| (self.pool[first], holders)).collect();
+        for (_, holders) in &mut alike {
+            holders.sort();
+        }
         alike.sort();
         for (pool, holders) in alike {
             key.push(bits(pool));
