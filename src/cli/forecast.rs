@@ -151,6 +151,6 @@ fn show_backtest(rows: &[BacktestRow], screen: &Screen) -> Result<Outcome, Failu
         return Ok(Outcome::Impossible);
     }
     screen.show(&report::backtest_text(rows, screen.look()))?;
-    screen.show(&format!("WQL: mean pinball loss by demand (0 is perfect), {BACKTEST_HORIZON} hours ahead; 90% in p5-p95 is wanted.\n"))?;
+    screen.say(&format!("WQL: mean pinball loss by demand (0 is perfect), {BACKTEST_HORIZON} hours ahead; 90% in p5-p95 is wanted."))?;
     Ok(Outcome::Done)
 }

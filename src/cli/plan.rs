@@ -125,7 +125,7 @@ fn planned(
     screen.document(&serde_json::json!({ "plan": plan, "diff": diff, "changes": diff.asks_for_action(), "notes": notes, "written": written }))?;
     screen.show(&report::plan_text(plan, problem, screen.look(), arguments.all))?;
     for note in notes {
-        screen.show(&format!("Note: {note}\n"))?;
+        screen.say(&format!("Note: {note}"))?;
     }
     if let Some(file) = written {
         screen.show(&format!("Wrote {file}\n"))?;

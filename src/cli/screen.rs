@@ -41,6 +41,11 @@ impl Screen {
         if self.json { Ok(()) } else { delivered(anstream::stdout().write_all(text.as_bytes())) }
     }
 
+    /// Shows a sentence, broken to the width.
+    pub fn say(&self, sentence: &str) -> Result<(), Failure> {
+        self.show(&(report::wrap(sentence, self.look.width).join("\n") + "\n"))
+    }
+
     /// Writes the document machines asked for.
     pub fn document(&self, value: &impl Serialize) -> Result<(), Failure> {
         if !self.json {

@@ -57,7 +57,7 @@ pub struct PlanDiff {
     pub gpus_freed: i64,
     /// Change of what is paid by the hour for GPUs in use (rent, power): end of the committed part less now.
     pub running_cost_per_hour: f64,
-    /// Requests the plan expects not to serve in the committed part, and their price over the horizon.
+    /// Requests the plan expects not to serve, over its horizon.
     pub unserved_requests: f64,
     /// Money that all shortfalls cost.
     pub shortfall_cost: f64,
@@ -71,7 +71,7 @@ impl PlanDiff {
         let (mut changes, mut kept) = reader.replicas();
         reader.jobs(&mut changes, &mut kept);
         changes.extend(reader.holds());
-        changes.extend(reader.shortfalls());
+        changes.extend(reader.shortfalls(&changes));
         changes.extend(reader.relaxations());
         let (gpus_freed, running_cost_per_hour) = reader.use_of_gpus();
         let seconds = |step: usize| problem.steps.get(step).map_or(0.0, |s| s.length.as_secs_f64());
@@ -226,15 +226,15 @@ impl Reader<'_> {
     }
 
     /// Shortfalls of one workload join in one row: worst load, first to last step, what it all costs.
-    fn shortfalls(&self) -> Vec<Change> {
+    fn shortfalls(&self, before: &[Change]) -> Vec<Change> {
         let mut by: BTreeMap<&WorkloadId, Vec<&fleet::Shortfall>> = BTreeMap::new();
         for shortfall in &self.plan.committed.shortfalls {
             by.entry(&shortfall.workload).or_default().push(shortfall);
         }
-        by.into_iter().map(|(workload, parts)| self.short(workload, &parts)).collect()
+        by.into_iter().map(|(workload, parts)| self.short(workload, &parts, before)).collect()
     }
 
-    fn short(&self, workload: &WorkloadId, parts: &[&fleet::Shortfall]) -> Change {
+    fn short(&self, workload: &WorkloadId, parts: &[&fleet::Shortfall], before: &[Change]) -> Change {
         let load = parts.iter().map(|s| s.load).fold(0.0, f64::max);
         let replicas = parts.iter().map(|s| s.replicas).fold(0.0, f64::max);
         let amount = if load > 0.0 { format!("{} req/s", crate::rate(load)) } else { format!("{} below minimum", crate::decimal(replicas, 0)) };
@@ -242,14 +242,17 @@ impl Reader<'_> {
         let (first, last) = (steps().map(|s| s.start).min(), steps().map(fleet::Step::end).max());
         let cost: f64 = parts.iter().map(|s| s.cost).sum();
         let price = crate::money(cost, &self.plan.currency);
-        let why = self.reason(&Binding::Service(workload.clone())).map_or_else(|| price.clone(), |why| format!("{price}; {why}"));
+        // A reason that a row above gave already is not told again.
+        let untold = |why: &String| !before.iter().any(|c| c.why.as_ref().is_some_and(|told| told.contains(why)));
+        let reason = self.reason(&Binding::Service(workload.clone())).filter(untold);
+        let why = reason.map_or_else(|| price.clone(), |why| format!("{price}; {why}"));
         Change {
             kind: ChangeKind::Short,
             verb: "short",
             what: workload.to_string(),
             amount,
             place: String::new(),
-            time: first.zip(last).map_or_else(String::new, |(a, b)| format!("{}-{}", a.clock(), b.clock())),
+            time: first.zip(last).map_or_else(String::new, |(a, b)| between(a, b)),
             why: Some(why),
             count: 1,
             cost: Some(cost),
@@ -312,6 +315,13 @@ impl Reader<'_> {
         let count = |gpus: &BTreeSet<&GpuId>| i64::try_from(gpus.len()).unwrap_or(i64::MAX);
         (count(&now) - count(&later), sum(&later) - sum(&now))
     }
+}
+
+/// "09:55-10:30", with the days when it spans midnight.
+fn between(from: Timestamp, to: Timestamp) -> String {
+    let days = (to.floor(fleet::Span::DAY).0 - from.floor(fleet::Span::DAY).0) / fleet::Span::DAY.0;
+    let later = if days > 0 { format!(" +{days}d") } else { String::new() };
+    format!("{}-{}{later}", from.clock(), to.clock())
 }
 
 /// Joins windows of the same variant, pool and time, in the order of their first member.

@@ -37,7 +37,7 @@ pub use diff::{Change, ChangeKind, PlanDiff};
 pub use forecast_text::{BacktestRow, backtest_text, forecast_text, sparkline};
 pub use grid::{Align, Grid};
 pub use html::{HtmlError, html};
-pub use look::{Look, Palette};
+pub use look::{Look, Palette, wrap};
 pub use names::gpu_names;
 pub use number::{decimal, money, or_na, percent, rate};
 pub use plan_text::plan_text;

@@ -83,7 +83,8 @@ pub(crate) fn paint(text: &str, style: Style) -> String {
 }
 
 /// Breaks a text at spaces so that no line is wider than `width`, as long as its words fit.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split_whitespace() {

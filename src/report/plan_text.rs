@@ -159,7 +159,11 @@ fn service(diff: &PlanDiff, plan: &Plan, problem: &Problem) -> String {
         return String::new();
     }
     if diff.unserved_requests > 0.0 {
-        return format!("{} requests unserved, {}", crate::decimal(diff.unserved_requests.max(1.0), 0), money(diff.shortfall_cost, &plan.currency));
+        return format!(
+            "{} requests unserved over the horizon, {}",
+            crate::decimal(diff.unserved_requests.max(1.0), 0),
+            money(diff.shortfall_cost, &plan.currency)
+        );
     }
     let level = |pick: fn(f64, f64) -> f64, from: f64| problem.services.iter().map(|s| s.level).fold(from, pick) * 100.0;
     let (low, high) = (level(f64::min, 1.0), level(f64::max, 0.0));
