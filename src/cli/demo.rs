@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Days to simulate; the second half is compared
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u16).range(1..=14))]
     days: u16,
+    /// Also write the three runs in full, hour by hour and replica by replica, as JSON (for notebooks)
+    #[arg(long, value_name = "FILE")]
+    runs: Option<PathBuf>,
 }
 
 /// Minutes between two rounds of scrapes in the simulated world.
@@ -37,6 +40,10 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Outcome, Fai
     std::fs::create_dir_all(&arguments.out).map_err(|e| Failure::file("make the folder", &arguments.out, &e))?;
     let scenario = demo_scenario::scenario(arguments.seed, arguments.days)?;
     let runs = simulate(&scenario, arguments.days, screen)?;
+    if let Some(file) = &arguments.runs {
+        let all = [&runs.static_peak, &runs.next_free_gpu, &runs.turnaround];
+        std::fs::write(file, fleet::canonical_bytes(&all)).map_err(|e| Failure::file("write", file, &e))?;
+    }
     let phase = Phase::begin("weighing decisions, drawing", 0, screen.is_json());
     let report = demo_summary::report(&runs, &scenario)?;
     let files = write(&arguments.out, &report, &runs.turnaround)?;

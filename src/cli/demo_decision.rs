@@ -12,6 +12,10 @@ const BURST_NEAREST_H: f64 = 1.5;
 /// Farthest burst that one would hold GPUs for.
 const BURST_FARTHEST_H: f64 = 12.0;
 
+/// Gap and nodes of the search behind each way.
+const GAP: f64 = 0.005;
+const NODES_MAX: u32 = 60;
+
 /// A rise of one service's need on a pool.
 struct Burst<'a> {
     service: &'a ServiceSpec,
@@ -51,13 +55,13 @@ pub(crate) fn summary(decision: &Decision, run: &Run) -> Option<DecisionSummary>
     let worth = |plan: Option<&Plan>| Some(hold.as_ref()?.report.objective.total() - plan?.report.objective.total() - idle);
     let mut options = Vec::new();
     let taken = solve(&decision.problem, &ids, burst.at);
-    options.push(option(&ids, true, worth(taken.as_ref()), taken.as_ref().unwrap_or(&decision.plan), &burst, decision));
+    options.push(option(&ids, true, worth(taken.as_ref()), taken.as_ref().unwrap_or(&decision.plan), hold.as_ref(), &burst));
     let hours = burst.at.since(decision.at).as_hours();
     options.push(DecisionOption { text: "hold now".into(), chosen: false, value: worth(hold.as_ref()), note: format!("idle {hours:.1} h") });
     if let Some(other) = others(decision, &ids) {
         let other = [other];
         if let Some(plan) = solve(&decision.problem, &other, burst.at).filter(|plan| starts(plan, &other[0])) {
-            options.push(option(&other, false, worth(Some(&plan)), &plan, &burst, decision));
+            options.push(option(&other, false, worth(Some(&plan)), &plan, hold.as_ref(), &burst));
         }
     }
     let gpus = if n == 1 { "GPU".to_owned() } else { format!("{n} GPUs") };
@@ -107,6 +111,9 @@ fn burst(decision: &Decision) -> Option<Burst<'_>> {
 fn solve(problem: &Problem, allowed: &[JobId], burst: Timestamp) -> Option<Plan> {
     let runs = |job: &JobId| problem.residents.iter().any(|r| matches!(&r.occupant, Occupant::Job { job: j } if j == job));
     let mut restricted = problem.clone();
+    // Ways are told apart by a few EUR, so they are searched for more closely than the loop has time for.
+    restricted.policy.mip_gap = GAP;
+    restricted.policy.nodes_max = NODES_MAX;
     for job in &mut restricted.jobs {
         if !allowed.contains(&job.id) && !runs(&job.id) {
             job.earliest = job.earliest.max(burst);
@@ -134,18 +141,14 @@ fn others(decision: &Decision, taken: &[JobId]) -> Option<JobId> {
     problem.jobs.iter().filter(could).max_by(|a, b| a.value_per_hour.total_cmp(&b.value_per_hour)).map(|j| j.id.clone())
 }
 
-fn option(jobs: &[JobId], chosen: bool, value: Option<f64>, plan: &Plan, burst: &Burst<'_>, decision: &Decision) -> DecisionOption {
+fn option(jobs: &[JobId], chosen: bool, value: Option<f64>, plan: &Plan, hold: Option<&Plan>, burst: &Burst<'_>) -> DecisionOption {
     let names = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     let until = jobs.first().and_then(|job| until(plan, job));
     let text = until.map_or_else(|| names.clone(), |at| format!("{names} until {}", at.clock()));
-    let short: Vec<_> = plan.committed.shortfalls.iter().filter(|s| s.workload == burst.service.id && s.load > 0.0).collect();
-    let note = match short.last().and_then(|s| decision.problem.steps.get(s.step)) {
-        Some(step) => {
-            let cost: f64 = short.iter().map(|s| s.cost).sum();
-            format!("{} short until {}: -{}", burst.service.id, step.end().clock(), report::money(cost, &plan.currency))
-        }
-        None => String::new(),
-    };
+    // Only what is short because of this way: holding may fall short too.
+    let short = |plan: &Plan| plan.committed.shortfalls.iter().filter(|s| s.workload == burst.service.id && s.load > 0.0).map(|s| s.cost).sum::<f64>();
+    let more = short(plan) - hold.map_or(0.0, short);
+    let note = if more >= 1.0 { format!("{} short: -{}", burst.service.id, report::money(more, &plan.currency)) } else { String::new() };
     DecisionOption { text, chosen, value, note }
 }
 

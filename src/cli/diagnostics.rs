@@ -1,13 +1,13 @@
 //! Failures as people and machines read them: what, where, why, what now.
 
-use crate::{Failure, Screen};
+use crate::{Failure, Screen, screen::note};
 use config::ConfigError;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
 use std::fmt;
 
 /// Writes a failure to standard error, and as JSON to standard output where that was asked for.
 pub(crate) fn report(failure: &Failure, screen: &Screen) {
-    screen.note(text(failure, screen).trim_end());
+    note(text(failure, screen).trim_end());
     if screen.is_json() {
         // A closed output is already the end of the command.
         let _ = screen.document(&json(failure));
@@ -25,12 +25,11 @@ fn text(failure: &Failure, screen: &Screen) -> String {
             render(&Report { text: "", fault: None, message: message.clone(), help: help.clone() }, screen)
         }
         Failure::ConfigFaults { text, faults } => {
-            let mut out: String = faults.iter().map(|f| fault(f, text, screen)).collect();
-            let file = faults.first().map_or("", |f| f.file.as_str());
+            let drawn: String = faults.iter().map(|f| fault(f, text, screen)).collect();
+            let first = faults.first();
+            let (file, code) = first.map_or(("", ""), |f| (f.file.as_str(), f.code));
             let plural = if faults.len() == 1 { "" } else { "s" };
-            let code = faults.first().map_or("", |f| f.code);
-            out.push_str(&format!("{} fault{plural} in {file}. More on one of them: turnaround explain {code}", faults.len()));
-            out
+            format!("{drawn}{} fault{plural} in {file}. More on one of them: turnaround explain {code}", faults.len())
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `turnaround doctor`: what is wrong with the set-up, why, and what to do about it.
 
-use crate::{Failure, Outcome, Screen, config_file, diagnostics, look_once, situation, tokens};
+use crate::{Failure, Outcome, Screen, config_file, diagnostics, look_once, screen::note, situation, tokens};
 use config::Config;
 use fleet::{Signal, Timestamp};
 use report::{Align, Grid};
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments, path: &Path, screen: &Screen) -> Result
     let mut findings = vec![Finding::ok("configuration", format!("{} is sound", path.display()))];
     for warning in &config.warnings {
         findings.push(Finding::new(Severity::Warning, format!("{}:{}", warning.file, warning.line), warning.message.clone(), warning.help.clone()));
-        screen.note(diagnostics::fault(warning, &loaded.text, screen).trim_end());
+        note(diagnostics::fault(warning, &loaded.text, screen).trim_end());
     }
     findings.extend(fleet(config));
     findings.extend(store(config, now));
@@ -102,13 +102,13 @@ fn show(findings: &[Finding], all: bool, screen: &Screen) -> Result<(), Failure>
         text.push_str(&line);
         text.push('\n');
         if let Some(remedy) = &finding.remedy {
-            text.push_str(&format!("{indent}do: {remedy}\n"));
+            text.extend([indent.as_str(), "do: ", remedy, "\n"]);
         }
     }
     let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let hidden = if all { String::new() } else { format!("; --all shows {} more", findings.len() - shown.len()) };
-    text.push_str(&format!("{} looked at: {} broken, {} doubtful{hidden}\n", findings.len(), count(Severity::Error), count(Severity::Warning)));
-    screen.show(&text)
+    screen.show(&text)?;
+    screen.show(&format!("{} looked at: {} broken, {} doubtful{hidden}\n", findings.len(), count(Severity::Error), count(Severity::Warning)))
 }
 
 /// Prices, and GPUs nobody reports on.
@@ -178,9 +178,11 @@ fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
     for target in &config.targets {
         match target.token.as_ref().map(tokens::read) {
             Some(Err(why)) => {
-                findings.push(Finding::new(Severity::Error, format!("target {}", target.target.id), why, "set it, or take token out of the source"))
+                findings.push(Finding::new(Severity::Error, format!("target {}", target.target.id), why, "set it, or take token out of the source"));
             }
-            Some(Ok(token)) => drop(secrets.insert(target.target.id.clone(), token)),
+            Some(Ok(token)) => {
+                secrets.insert(target.target.id.clone(), token);
+            }
             None => {}
         }
     }

@@ -17,8 +17,9 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Outcome, Fai
     if let (true, Some(code)) = (found.is_empty(), &arguments.code) {
         return Err(Failure::with_help(format!("there is no code {code:?}"), "turnaround explain without a code lists them all"));
     }
-    let text: String = found.iter().map(|c| format!("{}  {}\n", c.as_str(), c.explanation())).collect();
     screen.document(&found.iter().map(|c| serde_json::json!({ "code": c.as_str(), "explanation": c.explanation() })).collect::<Vec<_>>())?;
-    screen.show(&text)?;
+    for code in found {
+        screen.say(&format!("{}  {}", code.as_str(), code.explanation()))?;
+    }
     Ok(Outcome::Done)
 }

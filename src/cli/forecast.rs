@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Score the forecasters over the past instead, from rolling origins
     #[arg(long)]
     backtest: bool,
-    /// Recorded traffic instead of the store: a folder of ServeGen client traces, or a CSV file as Azure published in 2023 (repeatable)
+    /// Recorded traffic instead of the store: a folder of `ServeGen` client traces, or a CSV file as Azure published in 2023 (repeatable)
     #[arg(long, value_name = "PATH")]
     trace: Vec<PathBuf>,
     /// Forecast from this instant instead of now (with --trace: instead of its end)
@@ -147,7 +147,7 @@ fn backtest(subject: &Subject) -> Vec<BacktestRow> {
 fn show_backtest(rows: &[BacktestRow], screen: &Screen) -> Result<Outcome, Failure> {
     screen.document(&serde_json::json!({ "backtest": rows, "horizon_hours": BACKTEST_HORIZON }))?;
     if rows.is_empty() {
-        screen.show(&format!("No back-test: {} hours of demand are needed before the first origin\n", BACKTEST_KNOWN_HOURS))?;
+        screen.show(&format!("No back-test: {BACKTEST_KNOWN_HOURS} hours of demand are needed before the first origin\n"))?;
         return Ok(Outcome::Impossible);
     }
     screen.show(&report::backtest_text(rows, screen.look()))?;

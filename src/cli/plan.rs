@@ -159,5 +159,5 @@ fn impossible(screen: &Screen, decided: &Decided, reason: &str) -> Result<Outcom
 }
 
 fn list(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("  ! {line}\n")).collect()
+    lines.iter().flat_map(|line| ["  ! ", line, "\n"]).collect()
 }

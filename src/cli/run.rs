@@ -1,6 +1,6 @@
 //! `turnaround run`: the daemon.
 
-use crate::{Failure, Outcome, Screen, config_file, situation, tokens};
+use crate::{Failure, Outcome, Screen, config_file, screen::note, situation, tokens};
 use daemon::{Options, Worker};
 use std::{path::Path, time::Duration};
 
@@ -25,13 +25,13 @@ pub(crate) fn run(_: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome
         let store = daemon::open_store(&config)?;
         let filled = situation::back_fill(&config, &store, situation::now())?;
         if filled > 0 {
-            screen.note(&format!("Recorded traffic fills the history: {filled} windows."));
+            note(&format!("Recorded traffic fills the history: {filled} windows."));
         }
     }
     let deadline = Duration::from_secs(u64::try_from(config.policy.worker_deadline.0).unwrap_or(0).max(1));
     let worker = Worker::Process { command: vec![std::env::current_exe()?.into_os_string(), "worker".into()], deadline };
     let advisory = if config.policy.advisory { "advisory: plans ask nobody to act" } else { "plans are to be carried out" };
-    screen.note(&format!("http://{}/v1/plan, plan file {}; {advisory}. Ctrl-C stops.", config.publish.listen, config.publish.plan_file.display()));
+    note(&format!("http://{}/v1/plan, plan file {}; {advisory}. Ctrl-C stops.", config.publish.listen, config.publish.plan_file.display()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(daemon::run(&config, Options::real(worker, secrets), stopped()))?;
     screen.document(&serde_json::json!({ "stopped": true }))?;

@@ -55,12 +55,12 @@ impl Screen {
         text.push('\n');
         delivered(std::io::stdout().write_all(text.as_bytes()))
     }
+}
 
-    /// Says something beside the output, on standard error.
-    pub fn note(&self, text: &str) {
-        // When standard error is closed there is nobody to tell.
-        let _ = writeln!(anstream::stderr(), "{text}");
-    }
+/// Says something beside the output, on standard error.
+pub(crate) fn note(text: &str) {
+    // When standard error is closed there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 /// A reader that had enough (`| head`) is no fault.

@@ -39,11 +39,11 @@ pub(crate) fn run(arguments: &Arguments, config: &Path, screen: &Screen) -> Resu
         screen.show(&format!("Plan g{} ({}) keeps every rule of its problem; counted again, it costs {cost} over its horizon.\n", plan.generation, plan.id))?;
         return Ok(Outcome::Done);
     }
-    let mut text = format!("Plan g{} ({}) breaks {} of its problem's rules:\n", plan.generation, plan.id, verdict.violations.len());
+    let n = verdict.violations.len();
+    screen.show(&format!("Plan g{} ({}) breaks its problem's rules {n} time{}:\n", plan.generation, plan.id, if n == 1 { "" } else { "s" }))?;
     for violation in &verdict.violations {
-        text.push_str(&format!("  ! {violation}\n"));
+        screen.say(&format!("  ! {violation}"))?;
     }
-    screen.show(&text)?;
     Ok(Outcome::Refused)
 }
 

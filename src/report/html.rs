@@ -137,12 +137,8 @@ fn hours_finding(demo: &DemoSummary) -> String {
 }
 
 fn demand_finding(demo: &DemoSummary) -> String {
-    let score = |wql: Option<f64>| or_na(wql, |v| decimal(v, 3));
-    format!(
-        "Forecasts missed by {} of demand (weighted quantile loss), seasonal naive by {}",
-        score(demo.forecast.wql),
-        score(demo.forecast.seasonal_naive_wql)
-    )
+    let (ours, naive) = (percent(demo.forecast.wql, 1), percent(demo.forecast.seasonal_naive_wql, 1));
+    format!("Forecasts missed by {ours} of demand (weighted quantile loss), seasonal naive by {naive}")
 }
 
 fn kinds(demo: &DemoSummary) -> Vec<Kind> {

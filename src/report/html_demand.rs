@@ -135,7 +135,7 @@ fn steps_path(values: &[Option<f64>], axis: &TimeAxis, scale: &Scale) -> String 
 fn mark(svg: &mut Svg, miss: &WorstMiss, axis: &TimeAxis, scale: &Scale) {
     let (x, y) = (axis.x_at(miss.at) + axis.pitch() / 2.0, scale.y(miss.came_per_s));
     svg.circle((x, y), 5.0, "worst");
-    let (anchor, dx) = if x > WIDTH - 260.0 { ("end", -10.0) } else { ("start", 10.0) };
+    let (anchor, dx) = if x > WIDTH * 0.55 { ("end", -10.0) } else { ("start", 10.0) };
     let text = format!("{}: planned {}, came {}", miss.what, or_na(miss.planned_per_s, rate), rate(miss.came_per_s));
     svg.text((x + dx, (y + 4.0).max(14.0)), anchor, "note", &text);
 }

@@ -13,6 +13,8 @@ const LEFT: f64 = 84.0;
 const TOP: f64 = 22.0;
 const ROW: f64 = 15.0;
 const NODE_GAP: f64 = 9.0;
+/// Shades of a kind in the style sheet.
+const SHADES: usize = 6;
 /// Runs narrower than this carry no letter.
 const LETTER_WIDTH_MIN: f64 = 9.0;
 
@@ -29,10 +31,10 @@ pub(crate) struct MapChart {
     pub data: String,
 }
 
-/// The style of a key: its kind and its place among the keys of that kind (four shades each).
+/// The style of a key: its kind and its place among the keys of that kind (six shades each).
 pub(crate) fn key_class(keys: &[MapKey], key: &MapKey) -> String {
     let place = keys.iter().filter(|k| k.kind == key.kind).position(|k| k.letter == key.letter).unwrap_or(0);
-    format!("{} s{}", key.kind.name(), place % 4)
+    format!("{} s{}", key.kind.name(), place % SHADES)
 }
 
 /// One policy.
