@@ -3,8 +3,9 @@
 //! Everything here is an assumption, made to be plausible and documented so that it can be argued with. Prices of magnitude: public lists of
 //! 2025 and 2026 ask 2 to 4 an hour for an H100 and 0.8 to 1.9 for an L40S; owned cards in steady use come to the lower ends, here 2.60 and
 //! 0.90 EUR. Rates a replica serves lie between what vLLM measurements at a time to first token of seconds suggest for a 70B model in 8 bits
-//! on two H100, a 32B model on one, and an 8B model on an L40S. Sized so that pools for every service's own peak take some four fifths of
-//! the fleet, while its mean needs little more than a third: whoever plans the troughs gets the jobs done.
+//! on two H100, a 32B model on one, and an 8B model on an L40S. Sized so that the services' own peaks take some three fifths of
+//! the fleet (a pool for each, with the usual headroom, most of it), while their mean needs a quarter: whoever plans the troughs gets the jobs
+//! done.
 
 use crate::{Launch, Shape, Tokens, Traffic, jobs};
 use fleet::{
@@ -287,7 +288,7 @@ fn agents() -> ServiceSpec {
         penalty: 0.001,
         target: LatencyTarget { ttft_s: 3.0, tpot_s: None, share: 0.95 },
         tokens: Tokens { input: 1_200.0, output: 200.0, prefix_hit_rate: 0.20 },
-        shape: Shape { peak: 39.5, day, week: [1.0, 0.98, 0.98, 1.0, 1.03, 1.07, 1.05], growth_per_week: 0.02, day_cv: 0.02, minute_cv: 0.05, launch: None },
+        shape: Shape { peak: 28.0, day, week: [1.0, 0.98, 0.98, 1.0, 1.03, 1.07, 1.05], growth_per_week: 0.02, day_cv: 0.02, minute_cv: 0.05, launch: None },
     }
 }
 
@@ -303,7 +304,7 @@ fn chat() -> ServiceSpec {
         target: LatencyTarget { ttft_s: 2.0, tpot_s: Some(0.08), share: 0.99 },
         tokens: Tokens { input: 900.0, output: 280.0, prefix_hit_rate: 0.35 },
         shape: Shape {
-            peak: 40.5,
+            peak: 28.0,
             day,
             week: [1.0, 1.02, 1.0, 0.99, 0.93, 0.40, 0.36],
             growth_per_week: 0.02,
@@ -324,7 +325,7 @@ fn code() -> ServiceSpec {
         penalty: 0.004,
         target: LatencyTarget { ttft_s: 1.0, tpot_s: None, share: 0.99 },
         tokens: Tokens { input: 2_000.0, output: 30.0, prefix_hit_rate: 0.55 },
-        shape: Shape { peak: 22.3, day, week: [0.98, 1.0, 1.0, 1.0, 0.88, 0.04, 0.04], growth_per_week: 0.02, day_cv: 0.03, minute_cv: 0.06, launch: None },
+        shape: Shape { peak: 15.0, day, week: [0.98, 1.0, 1.0, 1.0, 0.88, 0.04, 0.04], growth_per_week: 0.02, day_cv: 0.03, minute_cv: 0.06, launch: None },
     }
 }
 

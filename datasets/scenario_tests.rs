@@ -21,7 +21,7 @@ fn service_gpus(scenario: &Scenario, truth: bool) -> (f64, f64) {
 }
 
 #[test]
-fn a_pool_for_every_peak_just_fits_and_troughs_hold_the_jobs() {
+fn a_pool_for_every_peak_fits_and_troughs_hold_the_jobs() {
     let scenario = Scenario::demo(DEMO_SEED);
     let all: f64 = scenario.fleet.gpus.iter().map(|_| 1.0).sum();
     let (peak, mean) = service_gpus(&scenario, false);
@@ -29,9 +29,9 @@ fn a_pool_for_every_peak_just_fits_and_troughs_hold_the_jobs() {
     let jobs: f64 = scenario.workloads.iter().filter_map(Workload::job).map(|j| j.work.as_hours() * f64::from(j.gang)).sum();
     let job_share = jobs / (all * scenario.length.as_hours());
     println!("peak {:.3} (true {:.3}), mean {:.3} (true {:.3}), jobs {job_share:.3}", peak / all, true_peak / all, mean / all, true_mean / all);
-    assert!((0.80..0.90).contains(&(peak / all)) && true_peak < all);
-    assert!((0.33..0.45).contains(&(mean / all)) && (0.35..0.45).contains(&(true_mean / all)));
-    assert!((0.43..0.55).contains(&job_share) && true_mean / all + job_share < 0.92);
+    assert!((0.55..0.65).contains(&(peak / all)) && true_peak < 0.8 * all);
+    assert!((0.22..0.32).contains(&(mean / all)) && (0.24..0.34).contains(&(true_mean / all)));
+    assert!((0.43..0.55).contains(&job_share) && true_mean / all + job_share < 0.80);
 }
 
 #[test]

@@ -12,8 +12,11 @@ use std::collections::BTreeMap;
 /// A value this close to a whole number is one.
 const WHOLE: f64 = 1e-6;
 
-/// Re-solves of one dive.
+/// Re-solves of one dive that a tree may follow.
 const SOLVES_MAX: u32 = 60;
+
+/// Re-solves of a dive that must find something.
+const SOLVES_MAX_ALONE: u32 = 400;
 
 /// Part of what may still be spent for which a side is taken without a look at the other.
 const CHEAP: f64 = 0.3;
@@ -21,8 +24,9 @@ const CHEAP: f64 = 0.3;
 /// A column with new limits.
 type Limit = (usize, f64, f64);
 
-/// Whole numbers that cost at most `cutoff`, with their linear program. `None` when none was found in time.
-pub(crate) fn dive(program: &Program, hot: &mut Hot, relaxed: &Linear, cutoff: f64) -> Option<Linear> {
+/// Whole numbers that cost at most `cutoff`, with their linear program. `None` when none was found in time. `budget` is what the search hopes to
+/// spend above the relaxation: sides that take a small part of it are entered without a look at the other.
+pub(crate) fn dive(program: &Program, hot: &mut Hot, relaxed: &Linear, budget: f64, cutoff: f64) -> Option<Linear> {
     let integers = program.limits().iter().enumerate().filter(|(_, l)| l.integer).map(|(column, _)| column).collect();
     let mut alternatives: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut bins: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -37,7 +41,7 @@ pub(crate) fn dive(program: &Program, hot: &mut Hot, relaxed: &Linear, cutoff: f
         let columns = program.columns.kept.range((*j, *t)..(*j + 1, 0)).map(|(_, c)| c.index).collect();
         later.entry(column.index).or_insert(columns);
     }
-    let mut dive = Dive { program, hot, integers, alternatives, later, cutoff, left: SOLVES_MAX };
+    let mut dive = Dive { program, hot, integers, alternatives, later, budget, cutoff, left: if cutoff.is_finite() { SOLVES_MAX } else { SOLVES_MAX_ALONE } };
     dive.descend(relaxed)
 }
 
@@ -49,6 +53,7 @@ struct Dive<'a, 'p> {
     alternatives: BTreeMap<usize, Vec<usize>>,
     /// A resident run in this and later steps.
     later: BTreeMap<usize, Vec<usize>>,
+    budget: f64,
     cutoff: f64,
     left: u32,
 }
@@ -61,7 +66,7 @@ impl Dive<'_, '_> {
             return self.hot.solve().filter(|l| l.objective <= self.cutoff);
         };
         let [up, down] = self.sides(column, node.values[column]);
-        let cheap = node.objective + CHEAP * (self.cutoff - node.objective);
+        let cheap = node.objective + CHEAP * (self.cutoff - node.objective).min(self.budget);
         let above = self.look(&up);
         if let Some(above) = above.as_ref().filter(|l| l.objective <= cheap) {
             return self.enter(&up, above).or_else(|| self.look(&down).and_then(|below| self.enter(&down, &below)));

@@ -92,10 +92,13 @@ pub(crate) fn search(program: &Program, policy: &PolicySpec) -> Result<(Incumben
     let relaxed = hot.solve();
     if let Some(relaxed) = &relaxed {
         // Within the gap of whatever lies between: `found - relaxed <= gap |found|`.
-        let cutoff = relaxed.objective + policy.mip_gap * relaxed.objective.abs() / (1.0 + policy.mip_gap);
-        let dived = dive(program, &mut hot, relaxed, cutoff);
+        let budget = policy.mip_gap * relaxed.objective.abs() / (1.0 + policy.mip_gap);
+        let cutoff = relaxed.objective + budget;
+        // Without a tree whatever the dive finds is taken, and called feasible with its gap.
+        let (cutoff, ended) = if policy.nodes_max == 0 { (f64::INFINITY, Ended::Limit) } else { (cutoff, Ended::Proved) };
+        let dived = dive(program, &mut hot, relaxed, budget, cutoff);
         if let Some((values, objective)) = dived.and_then(|dived| Some((round(program, &dived)?, dived.objective))) {
-            return Ok((Incumbent { values, objective, bound: relaxed.objective, ended: Ended::Proved, nodes: 0, reproducible: true }, hot));
+            return Ok((Incumbent { values, objective, bound: relaxed.objective, ended, nodes: 0, reproducible: true }, hot));
         }
     }
     // What the integers really cost comes from the linear program, not from the search: the two have been seen to differ.

@@ -33,7 +33,7 @@ fn policy(start: fleet::Timestamp) -> LoopPolicy {
     LoopPolicy {
         interval: Span::HOUR,
         validity: Span::minutes(90),
-        mip_gap: 0.02,
+        mip_gap: 0.005,
         // Without a tree: the dive from the relaxation is within a few per cent, and 400 plans take seconds instead of minutes.
         nodes_max: 0,
         // The baselines may shrink from the first minute, so ours may too.

@@ -249,7 +249,7 @@ pub struct PolicySpec {
     pub stops_max: Option<u32>,
     /// Relative MIP gap at which the search may stop.
     pub mip_gap: f64,
-    /// Nodes of the branch-and-bound tree after which it stops: the reproducible limit.
+    /// Nodes of the branch-and-bound tree after which it stops: the reproducible limit. 0: no tree, only the dive from the relaxation.
     pub nodes_max: u32,
     /// Wall-clock limit, a watchdog only: a plan it cut short is not reproducible.
     pub watchdog: Span,
