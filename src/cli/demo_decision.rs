@@ -24,22 +24,33 @@ struct Burst<'a> {
     gpus: f64,
 }
 
-/// The decision that shows most: GPUs freed ahead of a burst, and a job put there in between.
+/// Decisions looked at in earnest.
+const CANDIDATES_MAX: usize = 12;
+
+/// The decision that shows most: GPUs freed ahead of a burst, a job put there in between, and the most lost had they been held instead (by the
+/// relaxations of both ways, which cost little and carry no noise of a search).
 pub(crate) fn most_telling(run: &Run) -> Option<&Decision> {
     let decisions = &run.turnaround.as_ref()?.decisions;
+    let mut candidates: Vec<(f64, &Decision)> = decisions.iter().filter(|d| !placed(d).is_empty()).filter_map(|d| Some((burst(d)?.gpus, d))).collect();
+    // Stable: of equal rises the earlier decision stays first.
+    candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
+    candidates.truncate(CANDIDATES_MAX);
     let mut best: Option<(f64, &Decision)> = None;
-    for decision in decisions {
-        let Some(burst) = burst(decision) else { continue };
-        if placed(decision).is_empty() {
-            continue;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a handful of GPUs")]
-        let worth = burst.gpus.min(decision.gpus.len() as f64) + f64::from(u8::from(decision.gpus.len() > 1));
-        if best.is_none_or(|(most, _)| worth > most) {
-            best = Some((worth, decision));
+    for (_, decision) in candidates {
+        let gain = gain(decision).unwrap_or(0.0);
+        if best.is_none_or(|(most, _)| gain > most) {
+            best = Some((gain, decision));
         }
     }
     best.map(|(_, decision)| decision)
+}
+
+/// What is lost, about, when the GPUs are held instead of used as they were, money.
+fn gain(decision: &Decision) -> Option<f64> {
+    let burst = burst(decision)?;
+    let ids: Vec<JobId> = placed(decision).iter().map(|w| w.job.clone()).collect();
+    let cost = |allowed: &[JobId]| solver::relaxation(&restricted(&decision.problem, allowed, burst.at));
+    Some(cost(&[])? - cost(&ids)?)
 }
 
 /// The decision in words and money.
@@ -107,8 +118,8 @@ fn burst(decision: &Decision) -> Option<Burst<'_>> {
     best
 }
 
-/// The best plan in which only these of the waiting jobs may begin before the burst.
-fn solve(problem: &Problem, allowed: &[JobId], burst: Timestamp) -> Option<Plan> {
+/// The problem in which only these of the waiting jobs may begin before the burst.
+fn restricted(problem: &Problem, allowed: &[JobId], burst: Timestamp) -> Problem {
     let runs = |job: &JobId| problem.residents.iter().any(|r| matches!(&r.occupant, Occupant::Job { job: j } if j == job));
     let mut restricted = problem.clone();
     // Ways are told apart by a few EUR, so they are searched for more closely than the loop has time for.
@@ -119,7 +130,12 @@ fn solve(problem: &Problem, allowed: &[JobId], burst: Timestamp) -> Option<Plan>
             job.earliest = job.earliest.max(burst);
         }
     }
-    match solver::solve(&restricted) {
+    restricted
+}
+
+/// The best plan of it.
+fn solve(problem: &Problem, allowed: &[JobId], burst: Timestamp) -> Option<Plan> {
+    match solver::solve(&restricted(problem, allowed, burst)) {
         solver::Answer::Planned(plan) => Some(*plan),
         _ => None,
     }
