@@ -35,7 +35,10 @@ mod tests {
     #[test]
     fn the_file_that_ships_is_what_the_generator_makes() {
         let made = sample_traffic();
-        assert_eq!(made, SAMPLE_TRAFFIC, "when the scenario was changed on purpose: cargo run --release -p datasets --example sample > datasets/sample/traffic.csv");
+        assert_eq!(
+            made, SAMPLE_TRAFFIC,
+            "when the scenario was changed on purpose: cargo run --release -p datasets --example sample > datasets/sample/traffic.csv"
+        );
         assert_eq!(made.lines().count(), 1 + 14 * 24);
     }
 }

@@ -56,7 +56,14 @@ pub(crate) fn forecasts(order: &WorkOrder) -> Vec<ForecastSet> {
 /// minute on, and half-way to the line between the middles of neighbouring hours where that lies above. Both are raised by the learned ratio of
 /// the peak to the mean, since capacity is bought for the peak. The near steps serve at least what came lately and the queue that has formed; a
 /// surprise above the band fades over two hours.
-pub(crate) fn planned(input: &ServiceInput, forecast: Option<&Forecast>, state: Option<&ForecasterState>, level: f64, steps: &[Step], as_of: Timestamp) -> Vec<StepDemand> {
+pub(crate) fn planned(
+    input: &ServiceInput,
+    forecast: Option<&Forecast>,
+    state: Option<&ForecasterState>,
+    level: f64,
+    steps: &[Step],
+    as_of: Timestamp,
+) -> Vec<StepDemand> {
     let peak = state.and_then(|s| s.peak_ratio).map_or(PEAK_RATIO_PRIOR, |e| e.value.max(1.0));
     let lately = input.recent.iter().copied().fold(0.0, f64::max);
     let surprise = forecast.and_then(|f| f.quantile(as_of, 0.95)).map_or(1.0, |high| if high > 0.0 && lately > high { lately / high } else { 1.0 });
@@ -104,7 +111,7 @@ fn level_at(forecast: &Forecast, at: Timestamp, level: f64) -> Option<f64> {
     let (neighbour, away) = if at < middle { (at - forecast.step, middle.since(at)) } else { (at + forecast.step, at.since(middle)) };
     let there = forecast.quantile(neighbour, level).unwrap_or(here);
     let line = here + (there - here) * away.as_secs_f64() / forecast.step.as_secs_f64();
-    Some(here.max((here + line) / 2.0))
+    Some(here.max(here.midpoint(line)))
 }
 
 #[cfg(test)]

@@ -91,13 +91,12 @@ fn replicas_on_gpus(state: &State, now: Timestamp, blocked: &mut BTreeMap<GpuId,
         }
         let Some(watch) = state.starts.get(replica) else { continue };
         let expected = Span(round_up(state.cold_start_s(variant)));
-        let (ready_at, protected_until) = match watch.ready_at {
-            Some(at) => (at, None),
+        let (ready_at, protected_until) = if let Some(at) = watch.ready_at {
+            (at, None)
+        } else {
             // Later than expected: some more time, up to the deadline.
-            None => {
-                let ready = (watch.started_at + expected).max(now + Span(round_up(0.2 * expected.as_secs_f64()).max(60)));
-                (ready, Some(load_deadline(watch).max(ready)))
-            }
+            let ready = (watch.started_at + expected).max(now + Span(round_up(0.2 * expected.as_secs_f64()).max(60)));
+            (ready, Some(load_deadline(watch).max(ready)))
         };
         let entry = Seen { variant: variant.clone(), gpus: vec![gpu.id.clone()], since: watch.started_at, ready_at, protected_until };
         seen.insert(replica.clone(), entry);
@@ -158,7 +157,8 @@ fn replicas_behind_targets(
                 replicas.insert(replica, Seen { variant: target.variant.clone(), gpus, since, ready_at: since, protected_until: None });
             }
             last => {
-                let reason = last.map_or_else(|| format!("target {} has not answered yet", target.id), |at| format!("target {} is silent since {at}", target.id));
+                let reason =
+                    last.map_or_else(|| format!("target {} has not answered yet", target.id), |at| format!("target {} is silent since {at}", target.id));
                 blocked.extend(gpus.into_iter().map(|g| (g, Availability::Occupied(reason.clone()))));
             }
         }

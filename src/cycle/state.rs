@@ -185,9 +185,10 @@ impl State {
 
     /// Targets that do not answer, since when and why, as of `now`.
     pub fn silent_targets(&self, now: Timestamp) -> impl Iterator<Item = (&TargetId, Timestamp, &str)> {
-        self.targets.iter().filter(move |(_, t)| self.is_silent(t, now)).map(|(id, t)| {
-            (id, t.failing_since.or(t.last_ok).unwrap_or(self.setup.policy.started_at), t.last_error.as_deref().unwrap_or("no answer yet"))
-        })
+        self.targets
+            .iter()
+            .filter(move |(_, t)| self.is_silent(t, now))
+            .map(|(id, t)| (id, t.failing_since.or(t.last_ok).unwrap_or(self.setup.policy.started_at), t.last_error.as_deref().unwrap_or("no answer yet")))
     }
 
     pub(crate) fn is_silent(&self, target: &TargetState, now: Timestamp) -> bool {

@@ -1,7 +1,7 @@
 //! Does what the loop asks for: keeps, publishes, tells.
 
-use cycle::{Effect, Record, State, Tally, WorkOrder};
 use config::Config;
+use cycle::{Effect, Record, State, Tally, WorkOrder};
 use fleet::{Observation, Plan, Timestamp, Verb};
 use publish::{Condition, CycleOutcome, Metrics, Published, plan_file};
 use std::{path::PathBuf, sync::Arc};

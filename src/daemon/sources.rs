@@ -119,7 +119,9 @@ impl Sources {
         }
         let mut scrapes: Vec<Scrape> = looks.join_all().await;
         scrapes.sort_by(|a, b| a.target.cmp(&b.target));
-        scrapes.iter().for_each(|s| self.tell(s));
+        for scrape in &scrapes {
+            self.tell(scrape);
+        }
         let mut observations: Vec<Observation> = scrapes.iter().flat_map(|s| s.observations(now)).collect();
         let mut events: Vec<Event> = scrapes.into_iter().map(Event::Scraped).collect();
         if let Some(host) = self.nvml.as_mut()
@@ -189,11 +191,8 @@ fn host(config: &Config, now: Timestamp) -> Result<Option<Scheduled<Host>>, Daem
     let refuse = |error: IngestError| DaemonError::Source { name: "nvml".into(), reason: error.to_string() };
     let handle = ingest::nvml::open(nvml.library.as_deref()).map_err(refuse)?;
     let gpus = config.fleet.gpus.iter().filter(|g| g.node == nvml.node);
-    let host = Host {
-        node: nvml.node.clone(),
-        by_index: gpus.map(|g| (g.index, g.id.clone())).collect(),
-        read: Arc::new(move |at| ingest::nvml::read(&handle, at)),
-    };
+    let host =
+        Host { node: nvml.node.clone(), by_index: gpus.map(|g| (g.index, g.id.clone())).collect(), read: Arc::new(move |at| ingest::nvml::read(&handle, at)) };
     Ok(Some(Scheduled { what: host, interval: nvml.interval, next: now }))
 }
 

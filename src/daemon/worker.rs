@@ -58,9 +58,9 @@ impl Worker {
     /// When the worker cannot be started, dies, hangs past its deadline or answers nonsense.
     pub async fn run(&self, order: WorkOrder) -> Result<WorkOutput, WorkerError> {
         match self {
-            Self::InPlace => {
-                tokio::task::spawn_blocking(move || cycle::work(&order)).await.map_err(|e| WorkerError::Died { status: "a panic".into(), stderr: e.to_string() })
-            }
+            Self::InPlace => tokio::task::spawn_blocking(move || cycle::work(&order))
+                .await
+                .map_err(|e| WorkerError::Died { status: "a panic".into(), stderr: e.to_string() }),
             Self::Process { command, deadline } => {
                 tokio::time::timeout(*deadline, run_process(command, &order)).await.unwrap_or(Err(WorkerError::Deadline(*deadline)))
             }
