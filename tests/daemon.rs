@@ -78,13 +78,21 @@ async fn serve(habit: Habit, begin: Timestamp, clock: watch::Receiver<Timestamp>
 }
 
 fn configuration(folder: &Path, servers: &[SocketAddr]) -> config::Config {
-    let sources: String = servers
-        .iter()
-        .enumerate()
-        .map(|(i, address)| {
-            format!("[[source.prometheus]]\nname = \"chat-{i}\"\nurl = \"http://{address}/metrics\"\nservice = \"chat\"\nvariant = \"chat-8b-h100\"\ngpus = [\"n1/{i}\"]\ninterval = \"15s\"\n")
-        })
-        .collect();
+    let source = |(i, address): (usize, &SocketAddr)| {
+        format!(
+            r#"
+[[source.prometheus]]
+name = "chat-{i}"
+url = "http://{address}/metrics"
+service = "chat"
+variant = "chat-8b-h100"
+gpus = ["n1/{i}"]
+interval = "15s"
+"#
+        )
+    };
+    let sources: Vec<String> = servers.iter().enumerate().map(source).collect();
+    let sources = sources.concat();
     let text = format!(
         r#"
 currency = "EUR"
