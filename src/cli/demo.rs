@@ -44,7 +44,6 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Outcome, Fai
         let all = [&runs.static_peak, &runs.next_free_gpu, &runs.turnaround];
         std::fs::write(file, fleet::canonical_bytes(&all)).map_err(|e| Failure::file("write", file, &e))?;
     }
-    if let Ok(p) = std::env::var("DBG_RUN") { std::fs::write(p, serde_json::to_vec(&runs.turnaround).unwrap()).unwrap(); }
     let phase = Phase::begin("weighing decisions, drawing", 0, screen.is_json());
     let report = demo_summary::report(&runs, &scenario)?;
     let files = write(&arguments.out, &report, &runs.turnaround)?;
