@@ -21,6 +21,7 @@ pub(crate) fn scenario(seed: u64, days: u16) -> Result<sim::Scenario, Failure> {
         traffic: made.traffic.iter().map(|t| traffic(t, minutes)).collect(),
         truth: truth(&made),
         faults: made.events.iter().map(fault).filter(|f| f.at < made.start + length).collect(),
+        blackouts: Vec::new(),
         setup: Setup { fleet: made.fleet, variants: made.variants, workloads, policy: policy(made.start), unobserved_free: BTreeSet::new() },
         seed,
         start: made.start,

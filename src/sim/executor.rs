@@ -3,7 +3,7 @@
 use crate::account::Kept;
 use crate::world::{DRAIN, World};
 use fleet::{GpuId, JobWindow, Plan, ReplicaId, ReplicaWindow, Span, Timestamp, Verb};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far ahead load that a plan expects counts as a burst for which spare capacity is held: the committed part's two hours.
 const HOLD_AHEAD: Span = Span::hours(2);
@@ -40,7 +40,7 @@ impl Executor {
     /// Brings the world to what the plan says for this minute.
     pub fn act(&self, world: &mut World) {
         let Some(plan) = self.in_force(world.now) else { return };
-        stop_replicas(world, &plan.committed.replicas);
+        stop_replicas(world, plan);
         preempt_jobs(world, plan);
         start_replicas(world, &plan.committed.replicas);
         start_jobs(world, &plan.committed.jobs);
@@ -71,11 +71,17 @@ impl Executor {
     }
 }
 
-fn stop_replicas(world: &mut World, windows: &[ReplicaWindow]) {
+/// Stops what the plan does not keep. GPUs it does not plan with (it names an heir for each of those it does) are left alone, and so is
+/// what runs there: a replica that nobody could look at may well be serving.
+fn stop_replicas(world: &mut World, plan: &Plan) {
     let now = world.now;
+    let windows = &plan.committed.replicas;
+    let planned: BTreeSet<&GpuId> = plan.heirs.iter().map(|h| &h.gpu).collect();
+    let is_planned = |gpu: &usize| planned.contains(&world.catalogue.gpus[*gpu].id);
     // A window that ends at t is drained before, so that its GPUs are free at t.
     let stays = |w: &ReplicaWindow| w.from <= now && (w.until > now + DRAIN || lasts(w.verb));
-    let running: Vec<(ReplicaId, bool)> = world.replicas.keys().map(|id| (id.clone(), windows.iter().any(|w| &w.replica == id && stays(w)))).collect();
+    let ours = world.replicas.iter().filter(|(_, r)| r.gpus.iter().all(is_planned));
+    let running: Vec<(ReplicaId, bool)> = ours.map(|(id, _)| (id.clone(), windows.iter().any(|w| &w.replica == id && stays(w)))).collect();
     for (id, stays) in running {
         if stays {
             world.keep_replica(&id);
@@ -127,7 +133,7 @@ fn start_jobs(world: &mut World, windows: &[JobWindow]) {
 mod tests {
     use super::*;
     use crate::fixture::{START, small_scenario};
-    use fleet::{Committed, Currency, Objective, PlanId, PlanReport, ProblemId, SolveStatus};
+    use fleet::{Committed, Currency, Heir, Objective, PlanId, PlanReport, ProblemId, SolveStatus};
 
     fn plan(valid_until: Timestamp, replicas: Vec<ReplicaWindow>) -> Plan {
         Plan {
@@ -151,7 +157,7 @@ mod tests {
                 preemptions: Vec::new(),
             },
             outlook: Vec::new(),
-            heirs: Vec::new(),
+            heirs: vec![Heir { gpu: GpuId::new("n1/0").unwrap(), holder: None, heir: None, reason: "nobody waits".into() }],
             report: PlanReport {
                 status: SolveStatus::Optimal,
                 reproducible: true,
@@ -205,6 +211,23 @@ mod tests {
         let valid = START + Span::hours(1);
         assert_eq!(held(plan(valid, vec![window(5, 20, Verb::Visit)]), 40), (5..20).collect::<Vec<_>>());
         assert_eq!(held(plan(valid, vec![window(5, 20, Verb::Start)]), 40), (5..40).collect::<Vec<_>>(), "it goes on after the committed part");
+    }
+
+    #[test]
+    fn what_runs_on_gpus_that_are_not_planned_with_is_left_alone() {
+        let scenario = small_scenario(1);
+        let mut world = World::new(&scenario, START);
+        let id = ReplicaId::new("chat-fp8@1").unwrap();
+        assert!(world.start_replica(&id, 0, &[0], START));
+        let mut executor = Executor::default();
+        let mut silent = plan(START + Span::hours(1), Vec::new());
+        let heirs = std::mem::take(&mut silent.heirs);
+        executor.adopt(silent.clone());
+        executor.act(&mut world);
+        assert_eq!(world.replicas[&id].leaves, None);
+        executor.adopt(Plan { heirs, ..silent });
+        executor.act(&mut world);
+        assert_eq!(world.replicas[&id].leaves, Some(START + DRAIN));
     }
 
     #[test]

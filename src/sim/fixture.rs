@@ -40,6 +40,7 @@ pub(crate) fn small_scenario(days: u32) -> Scenario {
             Fault { at: at(20), gpu: GpuId::new("n2/3").unwrap(), kind: FaultKind::Lost },
             Fault { at: at(25), gpu: GpuId::new("n2/3").unwrap(), kind: FaultKind::Returned },
         ],
+        blackouts: Vec::new(),
         seed: 11,
         start: START,
         length: Span(86_400 * i64::from(days)),

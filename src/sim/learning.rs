@@ -115,6 +115,7 @@ fn scenario(frozen: bool) -> Result<Scenario, SmallError> {
             patience: Span::minutes(10),
         },
         faults: Vec::new(),
+        blackouts: Vec::new(),
         seed: 7,
         start: START,
         length: Span(86_400 * i64::from(DAYS)),

@@ -41,7 +41,7 @@ pub use learning::{LearningDay, LearningRun, learning_experiment};
 pub use map::GpuMap;
 pub use policy::PolicyKind;
 pub use run::{JobScore, Options, Progress, Run, ServiceHour, ServiceScore, run};
-pub use scenario::{Fault, FaultKind, Scenario, ScenarioError, Traffic, TrueCapacity, TrueColdStart, Truth};
+pub use scenario::{Blackout, Fault, FaultKind, Scenario, ScenarioError, Traffic, TrueCapacity, TrueColdStart, Truth};
 pub use score::{DemandPoint, ForecastScore, Learned, Miss, Quantity};
 pub use turnaround::{Decision, LoopReport};
 pub use world::ReplicaLife;

@@ -46,8 +46,19 @@ pub(crate) fn endpoints(world: &World) -> Vec<Endpoint> {
     out
 }
 
+/// The service whose page it is; none when its replica is gone.
+fn service_of(world: &World, page: &Page) -> Option<usize> {
+    match page {
+        Page::Replica(id, slot) => world.replicas.get(id).map(|r| world.catalogue.variants[r.variant].services[*slot]),
+        Page::Router(service) => Some(*service),
+    }
+}
+
 /// Whether the endpoint would answer.
 pub(crate) fn answers(world: &World, page: &Page) -> bool {
+    if service_of(world, page).is_some_and(|s| world.is_dark(s)) {
+        return false;
+    }
     match page {
         Page::Replica(id, _) => world.replicas.get(id).is_some_and(|r| r.is_ready(world.now)),
         Page::Router(_) => true,
@@ -58,6 +69,9 @@ pub(crate) fn answers(world: &World, page: &Page) -> bool {
 pub(crate) fn scrape(world: &World, endpoint: &Endpoint) -> Scrape {
     let at = world.now;
     let target = endpoint.target.id.clone();
+    if service_of(world, &endpoint.page).is_some_and(|s| world.is_dark(s)) {
+        return Scrape::failed(target, at, "no answer in time");
+    }
     let samples = match &endpoint.page {
         Page::Router(service) => router_page(world.queues[*service].waiting()),
         Page::Replica(id, slot) => match world.replicas.get(id) {

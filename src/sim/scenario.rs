@@ -40,6 +40,9 @@ pub struct Scenario {
     pub truth: Truth,
     /// GPUs lost and returned.
     pub faults: Vec<Fault>,
+    /// Spans in which a service's endpoints answer nobody who looks, although they serve. None: `Vec::new()`.
+    #[serde(default)]
+    pub blackouts: Vec<Blackout>,
     /// Seed of all randomness.
     pub seed: u64,
     /// First instant, on a whole minute.
@@ -125,6 +128,26 @@ pub enum FaultKind {
     Returned,
 }
 
+/// The record of a service is lost for a while: every look at its endpoints fails (those of its replicas, those of replicas that start
+/// meanwhile, its router's), while requests come and are served as ever. GPU and job readings are not affected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blackout {
+    /// Whose endpoints.
+    pub workload: WorkloadId,
+    /// First instant at which looks fail.
+    pub from: Timestamp,
+    /// First instant at which they succeed again.
+    pub until: Timestamp,
+}
+
+impl Blackout {
+    /// Whether a look at that instant fails.
+    #[must_use]
+    pub fn covers(&self, at: Timestamp) -> bool {
+        self.from <= at && at < self.until
+    }
+}
+
 impl Scenario {
     /// First instant after the last minute.
     #[must_use]
@@ -165,6 +188,14 @@ impl Scenario {
         }
         if let Some(fault) = self.faults.iter().find(|f| self.setup.fleet.gpu(&f.gpu).is_none()) {
             return Err(ScenarioError::Unknown { what: "a fault", name: fault.gpu.to_string() });
+        }
+        for blackout in &self.blackouts {
+            if !self.traffic.iter().any(|t| t.workload == blackout.workload) {
+                return Err(ScenarioError::Unknown { what: "a blackout", name: blackout.workload.to_string() });
+            }
+            if blackout.until <= blackout.from {
+                return Err(ScenarioError::Grid(format!("a blackout of {} from {} ends at {}", blackout.workload, blackout.from, blackout.until)));
+            }
         }
         self.validate_numbers()
     }

@@ -3,7 +3,7 @@
 use crate::catalogue::minutes_f64;
 use crate::fixture::{START, run_small, small_scenario};
 use crate::small::{service, setup, small_fleet, variant};
-use crate::{FaultKind, PolicyKind, Run, Scenario, ScenarioError, Traffic, TrueCapacity, TrueColdStart, Truth};
+use crate::{Blackout, DemandPoint, FaultKind, PolicyKind, Run, Scenario, ScenarioError, Traffic, TrueCapacity, TrueColdStart, Truth};
 use fleet::{HourKind, Span, VariantId, WorkloadId, canonical_bytes};
 use std::collections::BTreeMap;
 
@@ -96,6 +96,30 @@ fn the_loop_adds_up_and_the_same_seed_gives_the_same_bytes() {
     assert_ne!(this_seed, canonical_bytes(&run_small(&other, PolicyKind::StaticPeak)));
 }
 
+/// Three hours in which nobody can look at `chat`: its users are served as before, and the loop sees a gap, never an hour without demand.
+#[test]
+fn a_lost_record_is_a_gap_and_not_an_hour_without_demand() {
+    let mut scenario = small_scenario(2);
+    scenario.faults.clear();
+    let chat = WorkloadId::new("chat").unwrap();
+    let lost = Blackout { workload: chat.clone(), from: START + Span::hours(34), until: START + Span::hours(37) };
+    scenario.blackouts.push(lost.clone());
+    let run = run_small(&scenario, PolicyKind::Turnaround);
+    eprintln!("{}", summary(&run));
+    let report = run.turnaround.as_ref().unwrap();
+    assert_eq!((report.plans_refused, report.plans_failed), (0, 0), "{:?}", report.notices);
+    let dark = |p: &&DemandPoint| lost.covers(p.start);
+    let (of_chat, of_search): (Vec<_>, Vec<_>) = report.demand.iter().filter(dark).partition(|p| p.workload == chat);
+    assert!(of_chat.len() == 3 && of_chat.iter().all(|p| p.observed_per_s.is_none() && p.censored), "{of_chat:?}");
+    assert!(of_search.iter().all(|p| p.observed_per_s.is_some_and(|rate| rate > 1.0)), "{of_search:?}");
+    let served = run.service_hours.iter().filter(|h| h.workload == chat && lost.covers(h.start));
+    assert!(served.inspect(|h| eprintln!("{h:?}")).all(|h| h.ready >= 2.0 && h.in_time > 0.9 * h.arrived));
+    // What nobody could look at is not stopped for that.
+    let running =
+        |at: fleet::Timestamp| run.replicas.iter().filter(move |r| r.started < at && r.stopped.is_none_or(|s| s > at) && r.workload.as_ref() == Some(&chat));
+    assert!(running(lost.from).all(|r| r.stopped.is_none_or(|at| at > lost.until)));
+}
+
 #[test]
 fn every_policy_meets_the_same_traffic() {
     let scenario = small_scenario(1);
@@ -111,6 +135,16 @@ fn a_scenario_that_contradicts_itself_is_refused() {
     let mut scenario = small_scenario(1);
     scenario.traffic[0].per_minute[7] = f64::NAN;
     assert!(matches!(scenario.validate(), Err(ScenarioError::Number { .. })));
+    let blackout = |workload: &str, hours| Blackout { workload: WorkloadId::new(workload).unwrap(), from: START, until: START + Span::hours(hours) };
+    for (bad, known) in [(blackout("nobody", 1), false), (blackout("chat", 0), true)] {
+        let mut scenario = small_scenario(1);
+        scenario.blackouts.push(bad);
+        match scenario.validate() {
+            Err(ScenarioError::Unknown { name, .. }) => assert!(!known && name == "nobody"),
+            Err(ScenarioError::Grid(_)) => assert!(known),
+            other => panic!("{other:?}"),
+        }
+    }
     let mut scenario = small_scenario(1);
     scenario.truth.capacity.clear();
     assert!(matches!(scenario.validate(), Err(ScenarioError::Unknown { .. })));
@@ -145,6 +179,7 @@ fn a_loading_replica_is_not_taken_back_before_it_is_ready() {
             patience: Span::hours(1),
         },
         faults: Vec::new(),
+        blackouts: Vec::new(),
         seed: 3,
         start: START,
         length: Span::minutes(90),

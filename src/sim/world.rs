@@ -138,6 +138,12 @@ impl<'a> World<'a> {
         self.now >= self.score_from
     }
 
+    /// Whether looks at a service's endpoints fail now, whatever they would show.
+    pub fn is_dark(&self, service: usize) -> bool {
+        let id = &self.catalogue.services[service].id;
+        self.scenario.blackouts.iter().any(|b| b.covers(self.now) && &b.workload == id)
+    }
+
     /// What happens by itself at the start of a minute: faults, replicas that leave or become ready, jobs whose end was reached.
     pub fn settle(&mut self) {
         while let Some((_, gpu, kind)) = self.faults.get(self.next_fault).copied().filter(|f| f.0 <= self.now) {
