@@ -25,18 +25,18 @@ const fn job(name: &'static str, class: Class, gang: u32, hours: f64, gib: u64, 
 
 /// In order of name. Training needs H100; batches run on either kind; embeddings are made for the L40S.
 const JOBS: [JobSpec; 12] = [
-    job("batch-labels", Class::Batch, 2, 155.0, 40, (1.0, 0.5), (6.0, 13.8)),
-    job("batch-ocr", Class::Batch, 1, 235.0, 40, (1.4, 1.0), (2.0, 13.5)),
-    job("batch-summaries", Class::Batch, 2, 140.0, 42, (1.0, 0.5), (1.0, 9.5)),
-    job("batch-translate", Class::Batch, 1, 210.0, 40, (1.4, 1.0), (0.0, 11.0)),
+    job("batch-labels", Class::Batch, 2, 170.0, 40, (1.0, 0.5), (6.0, 19.0)),
+    job("batch-ocr", Class::Batch, 1, 290.0, 40, (1.4, 1.0), (2.0, 17.5)),
+    job("batch-summaries", Class::Batch, 2, 95.0, 42, (1.0, 0.5), (1.0, 13.4)),
+    job("batch-translate", Class::Batch, 1, 175.0, 40, (1.4, 1.0), (0.0, 11.0)),
     job("embed-corpus", Class::Embedding, 2, 190.0, 20, (1.6, 1.0), (0.0, 12.0)),
-    job("embed-tickets", Class::Embedding, 1, 215.0, 20, (1.6, 1.0), (3.0, 13.9)),
-    job("eval-suite", Class::Evaluation, 2, 60.0, 72, (1.0, 0.0), (4.0, 8.5)),
-    job("finetune-support", Class::FineTuning, 4, 60.0, 72, (1.0, 0.0), (7.0, 12.0)),
+    job("embed-tickets", Class::Embedding, 1, 280.0, 20, (1.6, 1.0), (3.0, 17.5)),
+    job("eval-suite", Class::Evaluation, 2, 60.0, 72, (1.0, 0.0), (4.0, 9.5)),
+    job("finetune-support", Class::FineTuning, 4, 48.0, 72, (1.0, 0.0), (7.0, 13.3)),
     job("quantise-70b", Class::Quantisation, 2, 3.0, 76, (1.0, 0.0), (5.4, 6.5)),
-    job("train-7b", Class::Training, 4, 200.0, 74, (1.0, 0.0), (0.0, 13.8)),
+    job("train-7b", Class::Training, 4, 155.0, 74, (1.0, 0.0), (0.0, 13.8)),
     job("train-reward", Class::Training, 4, 105.0, 74, (1.0, 0.0), (2.0, 13.6)),
-    job("train-vision", Class::Training, 2, 175.0, 70, (1.0, 0.0), (0.0, 12.5)),
+    job("train-vision", Class::Training, 2, 150.0, 70, (1.0, 0.0), (0.0, 12.5)),
 ];
 
 /// The jobs, with values in multiples of `price`, the fleet's mean price of a GPU-hour.

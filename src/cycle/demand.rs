@@ -75,8 +75,8 @@ pub(crate) fn planned(
             let fade = 1.0 - (ahead.as_secs_f64() / SURPRISE_FADES.as_secs_f64()).min(1.0);
             let lift = 1.0 + (surprise - 1.0) * fade;
             // Without a forecast what came lately is held.
-            let mut planned = from_forecast(level).map_or(lately, |v| v * lift) * peak;
             let median = from_forecast(0.5).unwrap_or(lately);
+            let mut planned = with_peak(median, from_forecast(level).unwrap_or(lately), peak) * lift;
             if ahead < NEAR {
                 planned = planned.max(lately);
             }
@@ -86,6 +86,17 @@ pub(crate) fn planned(
             StepDemand { planned, median }
         })
         .collect()
+}
+
+/// Load at a quantile with the peak inside the hour. How far the hour's mean lies above its median, and how far the peak lies above the mean, are
+/// independent of each other: their relative excesses add up as squares. The product of the two would buy for a bad hour and a bad minute
+/// in it at once, which is rarer than either.
+fn with_peak(median: f64, quantile: f64, peak: f64) -> f64 {
+    if median <= 0.0 || quantile <= median {
+        return quantile * peak;
+    }
+    let (above, peaked) = (quantile / median - 1.0, peak - 1.0);
+    median * (1.0 + above.hypot(peaked))
 }
 
 /// The highest level in a step.

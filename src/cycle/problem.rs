@@ -7,14 +7,17 @@ use crate::{
     work::{ServiceInput, WorkOrder},
 };
 use fleet::{
-    Capacity, Estimate, Forecast, Job, JobId, JobSpec, Occupant, PolicySpec, Pool, PoolId, PoolSpec, Problem, Provenance, Service, ServiceSpec, Step, Variant,
-    VariantId, VariantSpec, Workload, WorkloadId, planning_steps,
+    Capacity, Estimate, Forecast, Job, JobId, JobSpec, Occupant, PolicySpec, Pool, PoolId, PoolSpec, Problem, Provenance, Service, ServiceSpec, Span, Step,
+    Timestamp, Variant, VariantId, VariantSpec, Workload, WorkloadId, planning_steps,
 };
 use models::ForecastSet;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Price of a GPU-hour where the user gave none: one unit of the currency. Unknown is never free, and only proportions matter then.
 const NOMINAL_PRICE: f64 = 1.0;
+/// Part of the time (per cent) beyond the horizon that a job can count on: the rest of its days services need the GPUs. (In the bundled scenario services need
+/// their peak for some ten hours of a working day.) Without it work is put off until its deadline can no longer be met.
+const COUNTED_ON_PERCENT: i64 = 60;
 /// What a spare replica could earn instead, as a multiple of its price: the value the classes of jobs put on their hours, about.
 const SPARE_HOUR_WORTH: f64 = 1.5;
 /// Known hours of history before a service may shrink below what runs: one season.
@@ -29,9 +32,15 @@ pub(crate) struct Built {
 pub(crate) fn build(order: &WorkOrder, forecasts: &[ForecastSet]) -> Built {
     let steps = planning_steps(order.as_of, order.setup.policy.horizon);
     let mut notes = order.notes.clone();
-    notes.extend(order.setup.fleet.pools.iter().filter(|p| p.price_per_gpu_hour.is_none()).map(|p| {
-        format!("pool {} has no price: one {} per GPU-hour stands in for it", p.id, order.setup.fleet.currency)
-    }));
+    notes.extend(
+        order
+            .setup
+            .fleet
+            .pools
+            .iter()
+            .filter(|p| p.price_per_gpu_hour.is_none())
+            .map(|p| format!("pool {} has no price: one {} per GPU-hour stands in for it", p.id, order.setup.fleet.currency)),
+    );
     let mut priors: BTreeMap<WorkloadId, BTreeMap<VariantId, f64>> = BTreeMap::new();
     let mut services = Vec::new();
     for input in &order.services {
@@ -55,7 +64,7 @@ pub(crate) fn build(order: &WorkOrder, forecasts: &[ForecastSet]) -> Built {
             .iter()
             .filter_map(|w| Some((w, w.job()?)))
             .filter(|(_, job)| job.release < end)
-            .filter_map(|(w, job)| job_spec(order, w, job))
+            .filter_map(|(w, job)| job_spec(order, w, job, end))
             .collect(),
         residents: order.residents.iter().filter(|r| is_known(order, r)).cloned().collect(),
         policy: policy_spec(order),
@@ -75,8 +84,9 @@ fn price(pool: &Pool) -> f64 {
 
 /// Mean price of a GPU-hour over the pools of a kind.
 fn kind_price(order: &WorkOrder, variant: &Variant) -> f64 {
-    let prices: Vec<f64> = order.setup.fleet.pools.iter().filter(|p| p.kind == variant.kind).map(price).collect();
-    if prices.is_empty() { NOMINAL_PRICE } else { prices.iter().sum::<f64>() / prices.len() as f64 }
+    let pools = order.setup.fleet.pools.iter().filter(|p| p.kind == variant.kind);
+    let (sum, count) = pools.fold((0.0, 0_u32), |(sum, count), pool| (sum + price(pool), count + 1));
+    if count == 0 { NOMINAL_PRICE } else { sum / f64::from(count) }
 }
 
 fn pool_spec(order: &WorkOrder, pool: &Pool) -> PoolSpec {
@@ -141,12 +151,15 @@ fn service_spec(
     if capacity.is_empty() {
         notes.push(format!("{}: no variant can meet its target; its demand is a shortfall until the target or the variants change", workload.id));
     }
-    let replica_hour = service.variants.iter().filter_map(|id| order.setup.variants.iter().find(|v| &v.id == id)).map(|v| kind_price(order, v) * f64::from(v.gpus));
+    let replica_hour =
+        service.variants.iter().filter_map(|id| order.setup.variants.iter().find(|v| &v.id == id)).map(|v| kind_price(order, v) * f64::from(v.gpus));
     let replica_hour = replica_hour.fold(NOMINAL_PRICE, f64::max);
     let best = capacity.values().map(|c| c.per_replica).fold(0.0, f64::max);
     let defaults = workload.class.defaults();
     // Unknown penalty: as lateness of the class, per request of a fully used replica.
-    let shortfall = service.penalty_per_request.unwrap_or_else(|| if best > 0.0 { defaults.lateness_per_price * replica_hour / (best * 3_600.0) } else { defaults.lateness_per_price });
+    let shortfall = service
+        .penalty_per_request
+        .unwrap_or_else(|| if best > 0.0 { defaults.lateness_per_price * replica_hour / (best * 3_600.0) } else { defaults.lateness_per_price });
     let level = service.level.unwrap_or_else(|| {
         // One replica too few makes late not only what it would have served: a queue forms, and all who join it wait.
         let usual = published.and_then(|f| f.quantile(order.as_of, 0.5)).unwrap_or(0.0);
@@ -182,7 +195,12 @@ fn replicas_of(order: &WorkOrder, service: &Service) -> u32 {
     u32::try_from(order.residents.iter().filter(|r| serves(&r.occupant)).count()).unwrap_or(u32::MAX)
 }
 
-fn job_spec(order: &WorkOrder, workload: &Workload, job: &Job) -> Option<JobSpec> {
+/// A deadline beyond the horizon, drawn in by the time that cannot be counted on.
+fn counted_on(deadline: Timestamp, horizon: Timestamp) -> Timestamp {
+    if deadline <= horizon { deadline } else { horizon + Span(deadline.since(horizon).0 * COUNTED_ON_PERCENT / 100) }
+}
+
+fn job_spec(order: &WorkOrder, workload: &Workload, job: &Job, end: Timestamp) -> Option<JobSpec> {
     let id = JobId::new(workload.id.as_str()).ok()?;
     let reading: Option<&JobReading> = order.jobs.iter().find(|r| r.job == id);
     let (remaining, since_checkpoint) = match reading {
@@ -204,7 +222,7 @@ fn job_spec(order: &WorkOrder, workload: &Workload, job: &Job) -> Option<JobSpec
         speed,
         remaining_s: remaining,
         earliest: job.release.max(order.as_of),
-        deadline: job.deadline,
+        deadline: job.deadline.map(|d| counted_on(d, end)),
         value_per_hour: value,
         lateness_per_hour: job.lateness_per_hour,
         checkpoint_s: job.checkpoint.map(fleet::Span::as_secs_f64),
