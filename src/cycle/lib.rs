@@ -19,6 +19,8 @@ mod residency;
 mod setup;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use effect::{Cause, Condition, Effect, Record};
