@@ -104,7 +104,7 @@ fn replicas_on_gpus(state: &State, now: Timestamp, blocked: &mut BTreeMap<GpuId,
     // A loading replica that missed its deadline is a failed start; a ready one whose target fell silent is no supply.
     let silent = silent_replicas(state, now);
     seen.retain(|replica, known| {
-        let late = state.starts.get(replica).is_some_and(|w| is_overdue(w, now));
+        let late = state.starts.get(replica).is_some_and(|w| w.given_up && w.ready_at.is_none());
         let reason = if late {
             Some(format!("failed start: {replica} has been loading since {}", known.since))
         } else {
@@ -120,7 +120,8 @@ fn replicas_on_gpus(state: &State, now: Timestamp, blocked: &mut BTreeMap<GpuId,
 }
 
 fn silent_replicas(state: &State, now: Timestamp) -> BTreeMap<ReplicaId, Timestamp> {
-    let silent = |t: &&TargetState| t.last_ok.is_some() && state.is_silent(t, now);
+    // When all of them are silent it is the source that is: what GPUs show is held then.
+    let silent = |t: &&TargetState| t.last_ok.is_some() && state.is_silent(t, now) && !state.is_dark(&t.target.workload);
     state.targets.values().filter(silent).filter_map(|t| Some((t.target.replica.clone()?, t.last_ok?))).collect()
 }
 
@@ -152,7 +153,7 @@ fn replicas_behind_targets(
             notes.push(format!("target {} names no GPUs: its replica is taken to be on {}", target.id, gpus[0]));
         }
         match known.last_ok {
-            Some(at) if !state.is_silent(known, now) => {
+            Some(at) if !state.is_silent(known, now) || state.is_dark(&target.workload) => {
                 let since = at.min(now);
                 replicas.insert(replica, Seen { variant: target.variant.clone(), gpus, since, ready_at: since, protected_until: None });
             }

@@ -42,6 +42,8 @@ pub struct State {
     pub(crate) scored_until: Timestamp,
     /// Last time demand outside its band caused a cycle, by workload.
     pub(crate) band_alarm: BTreeMap<WorkloadId, Timestamp>,
+    /// Last time no target of a workload that ever answered did so: then the source is dark, and says nothing about any one replica.
+    pub(crate) dark: BTreeMap<WorkloadId, Timestamp>,
     /// What happened so far.
     pub tally: Tally,
     pub(crate) conditions: BTreeMap<String, Condition>,
@@ -112,6 +114,7 @@ impl State {
             pending: None,
             scored_until: now.hour(),
             band_alarm: BTreeMap::new(),
+            dark: BTreeMap::new(),
             tally: Tally::default(),
             conditions: BTreeMap::new(),
         }
@@ -193,6 +196,18 @@ impl State {
 
     pub(crate) fn is_silent(&self, target: &TargetState, now: Timestamp) -> bool {
         target.last_ok.is_none_or(|at| now.since(at) > self.setup.policy.silent_after)
+    }
+
+    /// Whether none of a workload's targets that ever answered does so now.
+    pub(crate) fn is_dark(&self, workload: &WorkloadId) -> bool {
+        let mut known = self.targets.values().filter(|t| &t.target.workload == workload && t.last_ok.is_some()).peekable();
+        known.peek().is_some() && known.all(|t| t.failing_since.is_some())
+    }
+
+    /// Whether a start begun at `started_at` was out of sight for a while, so that its length is not known.
+    pub(crate) fn was_out_of_sight(&self, replica: &ReplicaId, started_at: Timestamp) -> bool {
+        let target = self.targets.values().find(|t| t.target.replica.as_ref() == Some(replica));
+        target.and_then(|t| self.dark.get(&t.target.workload)).is_some_and(|at| *at >= started_at)
     }
 
     pub(crate) fn services(&self) -> impl Iterator<Item = &Workload> {

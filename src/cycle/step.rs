@@ -115,13 +115,17 @@ impl State {
             }
         }
         let target = known.target.clone();
+        if !scrape.is_ok() && self.is_dark(&target.workload) {
+            self.dark.insert(target.workload.clone(), scrape.at);
+        }
+        let in_sight = target.replica.as_ref().and_then(|r| Some(!self.was_out_of_sight(r, self.starts.get(r)?.started_at))).unwrap_or(true);
         if scrape.is_ok()
             && let Some(watch) = target.replica.as_ref().and_then(|r| self.starts.get_mut(r))
             && watch.ready_at.is_none()
         {
             watch.ready_at = Some(scrape.at);
             let observed_s = scrape.at.since(watch.started_at).as_secs_f64();
-            if let Some(replica) = target.replica.clone() {
+            if let Some(replica) = target.replica.clone().filter(|_| in_sight) {
                 self.started.push(StartOutcome { replica, variant: watch.variant.clone(), expected_s: watch.expected_s, observed_s });
             }
         }
@@ -228,7 +232,12 @@ impl State {
 
     /// A start that missed its load deadline is given up. That it took at least this long is learned, so that the next one is given more time.
     fn give_up_late_starts(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        let late: Vec<ReplicaId> = self.starts.iter().filter(|(_, w)| !w.given_up && residency::is_overdue(w, now)).map(|(id, _)| id.clone()).collect();
+        let late: Vec<ReplicaId> = self
+            .starts
+            .iter()
+            .filter(|(id, w)| !w.given_up && residency::is_overdue(w, now) && !self.was_out_of_sight(id, w.started_at))
+            .map(|(id, _)| id.clone())
+            .collect();
         for replica in late {
             let Some(watch) = self.starts.get_mut(&replica) else { continue };
             watch.given_up = true;
