@@ -32,8 +32,7 @@ pub enum Written {
 pub fn write(path: &Path, plan: &Plan) -> Result<Written, PublishError> {
     let bytes = sound_bytes(plan)?;
     let folder = folder(path);
-    let opened = File::open(folder).map_err(file_error("open the folder", folder))?;
-    lock(&opened, folder)?;
+    let locked = lock(folder)?;
     match read(path)? {
         Some(held) if held.id == plan.id => return Ok(Written::Unchanged),
         Some(held) if held.generation >= plan.generation => {
@@ -48,7 +47,7 @@ pub fn write(path: &Path, plan: &Plan) -> Result<Written, PublishError> {
         let _ = fs::remove_file(&beside);
     }
     placed?;
-    opened.sync_all().map_err(file_error("sync the folder", folder))?;
+    locked.0.sync_all().map_err(file_error("sync the folder", folder))?;
     Ok(Written::Replaced)
 }
 
@@ -103,16 +102,27 @@ fn place(beside: &Path, path: &Path, bytes: &[u8]) -> Result<(), PublishError> {
     fs::rename(beside, path).map_err(file_error("replace", path))
 }
 
-/// One writer a folder, held by the kernel until `folder` is closed or its process is gone: so a fixed name for the new file is safe.
-fn lock(opened: &File, folder: &Path) -> Result<(), PublishError> {
+/// The folder while it has one writer: us. The kernel takes the lock back when the process is gone, so a fixed name for the new file is safe.
+struct Locked(File);
+
+impl Drop for Locked {
+    /// In so many words: a process that another thread is just starting shares the open folder until it runs its own program, and would
+    /// keep the lock if ours were only closed.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(folder: &Path) -> Result<Locked, PublishError> {
+    let opened = File::open(folder).map_err(file_error("open the folder", folder))?;
     match opened.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(PublishError::Busy { folder: folder.to_owned() }),
+        Err(TryLockError::WouldBlock) => return Err(PublishError::Busy { folder: folder.to_owned() }),
         Err(TryLockError::Error(error)) => {
             tracing::debug!(folder = %folder.display(), %error, "the file system has no locks: nothing keeps a second writer away");
-            Ok(())
         }
-        Ok(()) => Ok(()),
+        Ok(()) => {}
     }
+    Ok(Locked(opened))
 }
 
 fn folder(path: &Path) -> &Path {
@@ -208,8 +218,20 @@ mod tests {
         held.lock().unwrap();
         let path = folder.path().join("plan.json");
         assert!(matches!(write(&path, &plan(1, 0)), Err(PublishError::Busy { .. })));
-        drop(held);
+        held.unlock().unwrap();
         assert_eq!(write(&path, &plan(1, 0)).unwrap(), Written::Replaced);
+    }
+
+    /// A copy of the open folder stands for a process that was just started and has not yet run its own program: it shares the lock.
+    #[test]
+    fn the_lock_is_given_back_though_a_starting_process_shares_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let locked = lock(folder.path()).unwrap();
+        let shared = locked.0.try_clone().unwrap();
+        assert!(matches!(lock(folder.path()), Err(PublishError::Busy { .. })));
+        drop(locked);
+        assert!(lock(folder.path()).is_ok());
+        drop(shared);
     }
 
     /// Field case 65: a plan of 1 MB is rewritten all the time while a reader parses it; every read gives a complete plan with a valid
