@@ -1,6 +1,6 @@
 //! `turnaround run`: the daemon.
 
-use crate::{Failure, Outcome, Screen, config_file, screen::note, situation, tokens};
+use crate::{Failure, Outcome, Screen, config_file, screen::note, situation, tokens, traces};
 use daemon::{Options, Worker};
 use std::{path::Path, time::Duration};
 
@@ -33,7 +33,8 @@ pub(crate) fn run(_: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome
     let advisory = if config.policy.advisory { "advisory: plans ask nobody to act" } else { "plans are to be carried out" };
     note(&format!("http://{}/v1/plan, plan file {}; {advisory}. Ctrl-C stops.", config.publish.listen, config.publish.plan_file.display()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(daemon::run(&config, Options::real(worker, secrets), stopped()))?;
+    let replay = traces::ahead(&config, daemon::setup_of(&config, situation::now()).policy.window, situation::now())?;
+    runtime.block_on(daemon::run(&config, Options { replay, ..Options::real(worker, secrets) }, stopped()))?;
     screen.document(&serde_json::json!({ "stopped": true }))?;
     Ok(Outcome::Done)
 }

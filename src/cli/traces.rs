@@ -23,6 +23,20 @@ pub(crate) fn windows(config: &Config, window: Span, now: Timestamp) -> Result<B
     Ok(by)
 }
 
+/// How far ahead a recording is replayed by one run of the daemon.
+const REPLAYED_AHEAD: Span = Span(28 * 86_400);
+
+/// The windows that go on from `now` as if live, of traced services that no endpoint shows.
+pub(crate) fn ahead(config: &Config, window: Span, now: Timestamp) -> Result<Vec<WorkloadWindow>, Failure> {
+    let mut out = Vec::new();
+    for trace in config.traces.iter().filter(|trace| !config.targets.iter().any(|t| t.target.workload == trace.service)) {
+        let traffic = read(config, trace)?;
+        let from = now.floor(window);
+        out.extend(between(&traffic, &trace.service, trace.scale, window, from, from + REPLAYED_AHEAD));
+    }
+    Ok(out)
+}
+
 fn read(config: &Config, trace: &TraceConfig) -> Result<Traffic, Failure> {
     match &trace.input {
         TraceInput::Bundled(name) => bundled(name),
@@ -57,15 +71,24 @@ pub(crate) fn file(path: &Path, format: TraceFormat, workload: &WorkloadId, toke
 }
 
 fn replayed(traffic: &Traffic, workload: &WorkloadId, scale: f64, window: Span, history: Span, now: Timestamp) -> Vec<WorkloadWindow> {
-    let length = traffic.end().since(traffic.start);
-    let period = Span((length.0 + WEEK.0 - 1) / WEEK.0 * WEEK.0);
-    if period.0 == 0 || window.0 < 60 {
+    if window.0 < 60 {
         return Vec::new();
     }
     let end = now.floor(window);
-    let mut at = (end - Span(period.0.min(history.0))).floor(window);
+    between(traffic, workload, scale, window, (end - Span(period(traffic).0.min(history.0))).floor(window), end)
+}
+
+/// Length of a recording in whole weeks.
+fn period(traffic: &Traffic) -> Span {
+    let length = traffic.end().since(traffic.start);
+    Span((length.0 + WEEK.0 - 1) / WEEK.0 * WEEK.0)
+}
+
+fn between(traffic: &Traffic, workload: &WorkloadId, scale: f64, window: Span, from: Timestamp, to: Timestamp) -> Vec<WorkloadWindow> {
+    let period = period(traffic);
     let mut out = Vec::new();
-    while at < end {
+    let mut at = from;
+    while at < to && period.0 > 0 {
         out.extend(one(traffic, workload, scale, window, period, at));
         at = at + window;
     }
