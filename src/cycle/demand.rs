@@ -1,11 +1,9 @@
 //! From history to the load each step is planned for.
 
-use crate::work::{ServiceInput, WorkOrder};
-use fleet::{Forecast, ForecasterState, Span, Step, StepDemand, Timestamp, WorkloadWindow};
+use crate::order::{ServiceInput, WorkOrder};
+use fleet::{Forecast, ForecasterState, Span, Step, StepDemand, Timestamp};
 use models::{ForecastSet, Request};
 
-/// Tokens per request and hit rates are smooth: the last day says what they are.
-const LATELY: Span = Span::DAY;
 /// Steps that begin within this time must at least serve what came lately.
 const NEAR: Span = Span::minutes(20);
 /// A surprise (demand above the band) fades from the plan over this time.
@@ -14,19 +12,6 @@ const SURPRISE_FADES: Span = Span::hours(2);
 const PEAK_RATIO_PRIOR: f64 = 1.15;
 /// Time in which a queue that has formed should be gone.
 const DRAIN: Span = Span::minutes(10);
-
-/// Mean of a window's figure over the last day, newer windows weighing more (half-life six hours).
-pub(crate) fn mean_lately(windows: &[WorkloadWindow], now: Timestamp, pick: fn(&WorkloadWindow) -> Option<f64>) -> Option<f64> {
-    let (mut sum, mut weights) = (0.0, 0.0);
-    for window in windows.iter().rev().take_while(|w| now.since(w.start) <= LATELY) {
-        if let Some(value) = pick(window) {
-            let weight = (0.5_f64).powf(now.since(window.start).as_hours() / 6.0);
-            sum += weight * value;
-            weights += weight;
-        }
-    }
-    (weights > 0.0).then(|| sum / weights)
-}
 
 /// One set of forecasts a service, in order of service; services without any history have none.
 pub(crate) fn forecasts(order: &WorkOrder) -> Vec<ForecastSet> {

@@ -13,6 +13,7 @@
 mod demand;
 mod effect;
 mod event;
+mod order;
 mod outcome;
 mod problem;
 mod residency;
@@ -25,7 +26,8 @@ mod work;
 
 pub use effect::{Cause, Condition, Effect, Record};
 pub use event::{Event, JobReading, JobState};
+pub use order::WorkOrder;
 pub use setup::{LoopPolicy, Setup};
 pub use state::{State, Tally};
 pub use step::step;
-pub use work::{Answer, WorkOrder, WorkOutput, work};
+pub use work::{Answer, WorkOutput, work};

@@ -3,8 +3,8 @@
 use crate::{
     JobReading, JobState,
     demand::planned,
+    order::{ServiceInput, WorkOrder},
     residency::round_up,
-    work::{ServiceInput, WorkOrder},
 };
 use fleet::{
     Capacity, Estimate, Forecast, Job, JobId, JobSpec, Occupant, PolicySpec, Pool, PoolId, PoolSpec, Problem, Provenance, Service, ServiceSpec, Span, Step,

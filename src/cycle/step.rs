@@ -2,10 +2,10 @@
 
 use crate::{
     Answer, Cause, Effect, Event, JobReading, JobState, Record, State, WorkOrder, WorkOutput,
+    order::ServiceInput,
     outcome::outcome_of_hour,
     residency,
     state::{StartWatch, TargetState},
-    work::ServiceInput,
 };
 use fleet::{GpuReading, GpuStatus, PlanRef, ReplicaId, Scrape, Span, StartOutcome, Target, Timestamp, WorkloadId, WorkloadWindow};
 
