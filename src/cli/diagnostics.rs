@@ -14,8 +14,35 @@ pub(crate) fn report(failure: &Failure, screen: &Screen) {
     }
 }
 
+/// The text with stars for what may be a secret: user and password of an address, its query, and the values of keys that speak of tokens, passwords
+/// or secrets. Every byte keeps its place, so that what points into the text still does.
+fn hide_secrets(text: &str) -> String {
+    let stars = |part: &str| "*".repeat(part.len());
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let key = line.split('=').next().unwrap_or("").to_lowercase();
+        let mut line = line.to_owned();
+        let secret = ["token", "password", "secret"].iter().any(|word| key.contains(word)) && !key.contains("_env") && !key.contains("_file");
+        if let (true, Some(open)) = (secret, line.find('"')) {
+            let close = line[open + 1..].find('"').map_or(line.len(), |at| open + 1 + at);
+            line = format!("{}{}{}", &line[..=open], stars(&line[open + 1..close]), &line[close..]);
+        }
+        if let Some(start) = line.find("://").map(|at| at + 3) {
+            let end = line[start..].find(['"', '\'', ' ', '\n']).map_or(line.len(), |at| start + at);
+            let address = &line[start..end];
+            let user = address.rfind('@').unwrap_or(0);
+            let query = address.find('?').unwrap_or(address.len()).max(user);
+            let hidden = format!("{}{}{}", stars(&address[..user]), &address[user..query], stars(&address[query..]));
+            line = format!("{}{hidden}{}", &line[..start], &line[end..]);
+        }
+        out.push_str(&line);
+    }
+    out
+}
+
 /// One fault of a configuration, with the text around it.
 pub(crate) fn fault(fault: &ConfigError, text: &str, screen: &Screen) -> String {
+    let text = &hide_secrets(text);
     render(&Report { text, fault: Some(fault), message: fault.message.clone(), help: Some(fault.help.clone()) }, screen)
 }
 
@@ -111,5 +138,19 @@ impl SourceCode for Report<'_> {
         let file = self.fault.map_or_else(String::new, |f| f.file.clone());
         // The name of the file stands in the frame; miette only knows it from a named source.
         Ok(Box::new(miette::MietteSpanContents::new_named(file, contents.data(), *contents.span(), contents.line(), contents.column(), contents.line_count())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_become_stars_and_every_byte_keeps_its_place() {
+        let text = "url = \"http://ann:pa55@host:8000/metrics?token=abc\"\ntoken = \"s3cret\"\ntoken_env = \"NAME\"\nname = \"chat\"\n";
+        let hidden = hide_secrets(text);
+        assert_eq!(hidden.len(), text.len());
+        assert!(!hidden.contains("pa55") && !hidden.contains("ann") && !hidden.contains("abc") && !hidden.contains("s3cret"), "{hidden}");
+        assert!(hidden.contains("@host:8000/metrics") && hidden.contains("token_env = \"NAME\"") && hidden.contains("name = \"chat\""), "{hidden}");
     }
 }

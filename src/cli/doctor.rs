@@ -145,7 +145,10 @@ fn fleet(config: &Config) -> Vec<Finding> {
 fn store(config: &Config, now: Timestamp) -> Vec<Finding> {
     let place = config.store.path.display().to_string();
     match situation::existing_store(config) {
-        Ok(None) => vec![Finding::new(Severity::Info, "store", format!("{place} does not exist yet"), "turnaround run or turnaround plan makes it")],
+        Ok(None) => vec![match unwritable(&config.store.path) {
+            Some(why) => Finding::new(Severity::Error, "store", why, "name another under [store]"),
+            None => Finding::new(Severity::Info, "store", format!("{place} does not exist yet"), "turnaround run or turnaround plan makes it"),
+        }],
         Err(failure) => vec![Finding::new(Severity::Error, "store", message(&failure), "move the file away, or name another under [store]")],
         Ok(Some(store)) => {
             let whole = match wait(store.check()) {
@@ -263,12 +266,28 @@ fn publication(config: &Config) -> Vec<Finding> {
         ),
     };
     let file = &config.publish.plan_file;
+    if let Some(missing) = missing_folder(file) {
+        return vec![port, Finding::new(Severity::Error, "plan file", missing, "make the folder, or name another under [publish]")];
+    }
     let held = match publish::plan_file::read(file) {
         Ok(None) => Finding::ok("plan file", format!("{} can be written", file.display())),
         Ok(Some(plan)) => Finding::ok("plan file", format!("{} holds g{}", file.display(), plan.generation)),
         Err(error) => Finding::new(Severity::Error, "plan file", error.to_string(), "move it away, or name another under [publish]"),
     };
     vec![port, held]
+}
+
+/// Why a file cannot be made, with the folders it needs: the nearest folder that is there takes nothing new.
+fn unwritable(file: &Path) -> Option<String> {
+    let nearest = file.ancestors().skip(1).map(|f| if f.as_os_str().is_empty() { Path::new(".") } else { f }).find(|f| f.is_dir())?;
+    let closed = nearest.metadata().is_ok_and(|m| m.permissions().readonly());
+    closed.then(|| format!("{} cannot be made: {} is read-only", file.display(), nearest.display()))
+}
+
+/// Why a file cannot be put where it is meant to be: its folder is not there. (The history makes its own; only the one above must exist.)
+fn missing_folder(file: &Path) -> Option<String> {
+    let folder = file.parent().filter(|f| !f.as_os_str().is_empty())?;
+    (!folder.is_dir()).then(|| format!("{} is no folder, so {} cannot be written", folder.display(), file.display()))
 }
 
 /// Tools that help, when they are there.

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Write nothing, keep nothing
     #[arg(long)]
     dry_run: bool,
-    /// Plan for this instant instead of now, such as 2026-12-01T08:00:00Z
+    /// Plan for this instant instead of now, such as 2026-12-01T08:00:00Z; nothing is kept or published
     #[arg(long, value_name = "INSTANT")]
     as_of: Option<Timestamp>,
 }
@@ -38,7 +38,10 @@ pub(crate) fn run(arguments: &Arguments, path: &Path, screen: &Screen) -> Result
     let config = config_file::load(path)?.config;
     let secrets = tokens::read_all(&config)?;
     let now = arguments.as_of.unwrap_or_else(situation::now);
-    let store = if arguments.dry_run { situation::existing_store(&config)? } else { Some(daemon::open_store(&config)?) };
+    // A plan for another instant is a question, not a plan to be put in force.
+    let dry_run = arguments.dry_run || arguments.as_of.is_some();
+    let _claim = if dry_run { None } else { Some(daemon::claim(&config)?) };
+    let store = if dry_run { situation::existing_store(&config)? } else { Some(daemon::open_store(&config)?) };
     let phase = Phase::begin("looking, forecasting, planning", 0, screen.is_json());
     let state = situation::state(&config, store.as_ref(), now)?;
     let seen = look_once::look(&config, &secrets, now)?;
@@ -109,7 +112,7 @@ fn planned(
     (problem, plan): (&Problem, &Plan),
 ) -> Result<Outcome, Failure> {
     let mut written = None;
-    if !arguments.dry_run {
+    if !arguments.dry_run && arguments.as_of.is_none() {
         if let Some(store) = store {
             keep(store, &decided.records)?;
         }

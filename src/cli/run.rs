@@ -22,6 +22,7 @@ pub(crate) fn run(_: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome
     let config = loaded.config;
     let secrets = tokens::read_all(&config)?;
     {
+        let _claim = daemon::claim(&config)?;
         let store = daemon::open_store(&config)?;
         let filled = situation::back_fill(&config, &store, situation::now())?;
         if filled > 0 {

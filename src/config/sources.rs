@@ -206,6 +206,9 @@ fn address(at: &At<String>, url: &str, findings: &mut Findings<'_>) -> Option<Ad
         // The address itself is not repeated: it holds the secret.
         return refuse("the address carries a user name or password".into(), "a secret in the file", "remove it and use token_file or token_env");
     }
+    if path.contains(['?', '#']) {
+        return refuse("the address carries a query".into(), "may hold a secret, and would be shown in names", "remove it and use token_file or token_env");
+    }
     if host.is_empty() || url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return refuse(format!("{url:?} is not an address"), "no host, or white space", example);
     }

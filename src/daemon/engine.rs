@@ -4,7 +4,7 @@ use crate::{Clock, DaemonError, Worker, WorkerError, http, shell::Shell, sources
 use config::Config;
 use cycle::{Event, State, WorkOutput};
 use fleet::{Span, TargetId, Timestamp, WorkloadWindow};
-use std::{collections::BTreeMap, future::Future, net::SocketAddr};
+use std::{collections::BTreeMap, future::Future, net::SocketAddr, time::Instant};
 use tokio::{sync::watch, task::JoinHandle};
 
 /// Time between two removals of what is older than its retention.
@@ -40,6 +40,7 @@ impl Options {
 /// When the store, the plan file's folder, a source or the address cannot be used.
 pub async fn run(config: &Config, options: Options, shutdown: impl Future<Output = ()>) -> Result<(), DaemonError> {
     let Options { clock, worker, tokens, replay, listening, settled } = options;
+    let _claim = crate::claim(config)?;
     let store = crate::open_store(config)?;
     let now = clock.now();
     let state = crate::resume(config, &store, now).await?;
@@ -56,6 +57,7 @@ pub async fn run(config: &Config, options: Options, shutdown: impl Future<Output
         sources,
         shell,
         work: None,
+        work_began: Instant::now(),
         settled,
     };
     tracing::info!(as_of = %now, targets = config.targets.len(), "the loop begins");
@@ -72,6 +74,8 @@ struct Engine {
     sources: Sources,
     shell: Shell,
     work: Option<JoinHandle<Result<WorkOutput, WorkerError>>>,
+    /// When the work under way began, by the monotonic clock.
+    work_began: Instant,
     settled: Option<watch::Sender<Timestamp>>,
     next_tick: Timestamp,
     next_retain: Timestamp,
@@ -99,6 +103,7 @@ impl Engine {
                 }
                 finished = finished(&mut self.work) => {
                     self.work = None;
+                    self.shell.published().metrics().solved(self.work_began.elapsed().as_secs_f64());
                     let event = match finished {
                         Ok(Ok(output)) => Event::Worked(Box::new(output)),
                         Ok(Err(lost)) => Event::WorkFailed(self.clock.now(), lost.to_string()),
@@ -143,6 +148,7 @@ impl Engine {
         let (state, effects) = cycle::step(state, event);
         if let Some(order) = self.shell.carry_out(effects).await {
             let worker = self.worker.clone();
+            self.work_began = Instant::now();
             self.work = Some(tokio::spawn(async move { worker.run(order).await }));
         }
         self.state = Some(state);

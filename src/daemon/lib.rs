@@ -17,6 +17,6 @@ mod worker;
 pub use clock::Clock;
 pub use engine::{Options, run};
 pub use error::DaemonError;
-pub use resume::{open_store, resume};
+pub use resume::{Claim, claim, open_store, resume};
 pub use setup::setup_of;
 pub use worker::{Worker, WorkerError, worker_main};

@@ -10,6 +10,9 @@ use store::{Batch, Store};
 /// Version shown in the build's metric.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Name of the condition that every target answers.
+const SOURCES: &str = "sources_fresh";
+
 /// The daemon's hands.
 pub(crate) struct Shell {
     store: Store,
@@ -96,10 +99,10 @@ impl Shell {
             metrics.plan_in_force(plan, now);
         }
         self.published.set_forecasts(state.forecasts().to_vec());
-        self.published.set_conditions(self.conditions(state));
+        self.published.set_conditions(self.conditions(state, now));
     }
 
-    fn conditions(&self, state: &State) -> Vec<Condition> {
+    fn conditions(&self, state: &State, now: Timestamp) -> Vec<Condition> {
         let own = |name: &str, fault: &Option<String>, well: &str| Condition {
             name: name.to_owned(),
             ok: fault.is_none(),
@@ -110,7 +113,9 @@ impl Shell {
             own("history_written", &self.store_fault, "the history takes what it is given"),
             own("plan_file_written", &self.file_fault, "the plan file is up to date"),
         ];
-        all.extend(state.conditions().map(|c| Condition { name: c.name.clone(), ok: c.ok, reason: c.reason.clone(), since: c.since }));
+        all.push(sources(state, now));
+        let kept = state.conditions().filter(|c| c.name != SOURCES);
+        all.extend(kept.map(|c| Condition { name: c.name.clone(), ok: c.ok, reason: c.reason.clone(), since: c.since }));
         if state.plan().is_none() {
             all.push(Condition { name: "plan_in_force".into(), ok: false, reason: "no plan yet".into(), since: self.since });
         }
@@ -131,6 +136,9 @@ impl Shell {
         }
         if let Err(error) = self.published.set_plan(&plan) {
             tracing::error!(%error, "the plan is not shown");
+        }
+        if self.file_fault.is_some() {
+            return;
         }
         tracing::info!(plan = %plan.id, generation = plan.generation, gap = plan.report.gap, "published");
     }
@@ -153,6 +161,20 @@ impl Shell {
         tracing::error!(%error, "the history refused an operation");
         self.published.metrics().store_failed();
         self.store_fault = Some(error.to_string());
+    }
+}
+
+/// Whether every target answers now, not only when the last cycle began.
+fn sources(state: &State, now: Timestamp) -> Condition {
+    let silent: Vec<_> = state.silent_targets(now).collect();
+    let reasons: Vec<String> = silent.iter().map(|(id, since, why)| format!("target {id} is silent since {since}: {why}")).collect();
+    let since = silent.iter().map(|(_, since, _)| *since).min();
+    let known = state.conditions().find(|c| c.name == SOURCES && c.ok).map(|c| c.since);
+    Condition {
+        name: SOURCES.into(),
+        ok: silent.is_empty(),
+        reason: if silent.is_empty() { "every target answers".into() } else { reasons.join("; ") },
+        since: since.or(known).unwrap_or(now),
     }
 }
 

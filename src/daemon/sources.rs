@@ -34,6 +34,8 @@ struct Scheduled<T> {
     what: T,
     interval: Span,
     next: Timestamp,
+    /// Time from the first look to the second: spreads a fleet over the interval.
+    offset: Span,
 }
 
 /// The GPUs of this host.
@@ -62,6 +64,10 @@ impl<T> Scheduled<T> {
     /// Whether it is due; if so, the next time is set. Times that were missed are not made up for.
     fn is_due(&mut self, now: Timestamp) -> bool {
         let due = self.next <= now;
+        if due {
+            self.next = self.next + self.offset;
+            self.offset = Span::ZERO;
+        }
         while self.next <= now {
             self.next = self.next + self.interval;
         }
@@ -80,8 +86,9 @@ impl Sources {
                 names: t.metrics.clone(),
             },
             interval: t.interval,
-            // Spread over the interval by name, so that a fleet is not asked all at once.
-            next: now + Span(i64::try_from(prometheus::offset(&t.target.id, duration(t.interval)).as_secs()).unwrap_or(0)),
+            // Everything is looked at once before the first decision; then spread over the interval by name, so that a fleet is not asked all at once.
+            next: now,
+            offset: Span(i64::try_from(prometheus::offset(&t.target.id, duration(t.interval)).as_secs()).unwrap_or(0)),
         });
         let running = config.running_jobs.iter().filter_map(|running| {
             let job = config.workloads.iter().find(|w| w.id.as_str() == running.job.as_str())?.job()?;
@@ -193,7 +200,7 @@ fn host(config: &Config, now: Timestamp) -> Result<Option<Scheduled<Host>>, Daem
     let gpus = config.fleet.gpus.iter().filter(|g| g.node == nvml.node);
     let host =
         Host { node: nvml.node.clone(), by_index: gpus.map(|g| (g.index, g.id.clone())).collect(), read: Arc::new(move |at| ingest::nvml::read(&handle, at)) };
-    Ok(Some(Scheduled { what: host, interval: nvml.interval, next: now }))
+    Ok(Some(Scheduled { what: host, interval: nvml.interval, next: now, offset: Span::ZERO }))
 }
 
 /// The fleet's GPU that a reading is about: by UUID where the configuration knows it, else by its place.

@@ -75,8 +75,9 @@ impl PlanDiff {
         changes.extend(reader.relaxations());
         let (gpus_freed, running_cost_per_hour) = reader.use_of_gpus();
         let seconds = |step: usize| problem.steps.get(step).map_or(0.0, |s| s.length.as_secs_f64());
-        let unserved_requests = plan.committed.shortfalls.iter().map(|s| s.load * seconds(s.step)).sum();
-        let shortfall_cost = plan.committed.shortfalls.iter().map(|s| s.cost).sum();
+        // Folded, not summed: an empty sum of floats is minus zero.
+        let unserved_requests = plan.committed.shortfalls.iter().map(|s| s.load * seconds(s.step)).fold(0.0, |sum, part| sum + part);
+        let shortfall_cost = plan.committed.shortfalls.iter().map(|s| s.cost).fold(0.0, |sum, part| sum + part);
         Self { changes, kept, gpus_freed, running_cost_per_hour, unserved_requests, shortfall_cost }
     }
 
@@ -240,7 +241,7 @@ impl Reader<'_> {
         let amount = if load > 0.0 { format!("{} req/s", crate::rate(load)) } else { format!("{} below minimum", crate::decimal(replicas, 0)) };
         let steps = || parts.iter().filter_map(|s| self.problem.steps.get(s.step));
         let (first, last) = (steps().map(|s| s.start).min(), steps().map(fleet::Step::end).max());
-        let cost: f64 = parts.iter().map(|s| s.cost).sum();
+        let cost: f64 = parts.iter().map(|s| s.cost).fold(0.0, |sum, part| sum + part);
         let price = crate::money(cost, &self.plan.currency);
         // A reason that a row above gave already is not told again.
         let untold = |why: &String| !before.iter().any(|c| c.why.as_ref().is_some_and(|told| told.contains(why)));

@@ -165,6 +165,10 @@ fn service(diff: &PlanDiff, plan: &Plan, problem: &Problem) -> String {
             money(diff.shortfall_cost, &plan.currency)
         );
     }
+    let bounds = plan.report.objective.bounds;
+    if bounds > 0.005 {
+        return format!("a limit of replicas is missed, {}", money(bounds, &plan.currency));
+    }
     let level = |pick: fn(f64, f64) -> f64, from: f64| problem.services.iter().map(|s| s.level).fold(from, pick) * 100.0;
     let (low, high) = (level(f64::min, 1.0), level(f64::max, 0.0));
     let range = if (high - low).abs() < 0.5 { format!("p{low:.0}") } else { format!("p{low:.0} to p{high:.0}") };
