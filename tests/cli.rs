@@ -141,13 +141,19 @@ fn a_sample_forecasts_plans_and_verifies() {
     assert_eq!(forecasts.as_array().unwrap().len(), 3);
     assert!(forecasts.as_array().unwrap().iter().all(|f| f["values"].as_array().unwrap().len() == 24));
 
-    let plan = turnaround(folder.path(), &["plan", "--as-of", AS_OF, "--json", "--problem-out", "problem.json"]);
+    let plan = turnaround(folder.path(), &["plan", "--as-of", AS_OF, "--json", "--problem-out", "problem.json", "--out", "asked.json"]);
     assert_eq!(code(&plan), 2, "nothing runs yet, so there are changes: {}", err(&plan));
     let plan = document(&plan);
     assert!(plan["changes"] == true && plan["plan"]["generation"] == 1 && plan["plan"]["advisory"] == true);
 
-    for arguments in [&["verify", "plan.json"][..], &["verify", "plan.json", "--problem", "problem.json", "--config", "absent.toml"]] {
-        let verified = turnaround(folder.path(), arguments);
+    assert!(!folder.path().join("plan.json").exists(), "a plan for another instant is not put in force");
+    let verified = turnaround(folder.path(), &["verify", "asked.json", "--problem", "problem.json", "--config", "absent.toml"]);
+    assert_eq!(code(&verified), 0, "{}{}", out(&verified), err(&verified));
+
+    for generation in [1, 2] {
+        let plan = turnaround(folder.path(), &["plan", "--json"]);
+        assert_eq!(document(&plan)["plan"]["generation"], generation, "{}", err(&plan));
+        let verified = turnaround(folder.path(), &["verify", "plan.json"]);
         assert_eq!(code(&verified), 0, "{}{}", out(&verified), err(&verified));
     }
     let tampered = fs::read_to_string(folder.path().join("plan.json")).unwrap().replacen("\"advisory\":true", "\"advisory\":false", 1);
@@ -155,9 +161,6 @@ fn a_sample_forecasts_plans_and_verifies() {
     let refused = turnaround(folder.path(), &["verify", "tampered.json", "--json"]);
     assert_eq!(code(&refused), 3);
     assert!(document(&refused)["ok"] == false && !document(&refused)["violations"].as_array().unwrap().is_empty());
-
-    let next = turnaround(folder.path(), &["plan", "--as-of", "2026-12-01T08:05:00Z", "--json"]);
-    assert_eq!(document(&next)["plan"]["generation"], 2, "{}", err(&next));
 }
 
 #[test]

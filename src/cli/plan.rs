@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Write nothing, keep nothing
     #[arg(long)]
     dry_run: bool,
-    /// Plan for this instant instead of now, such as 2026-12-01T08:00:00Z; nothing is kept or published
+    /// Plan for this instant instead of now, such as 2026-12-01T08:00:00Z; nothing is kept, and only --out is written
     #[arg(long, value_name = "INSTANT")]
     as_of: Option<Timestamp>,
 }
@@ -112,11 +112,12 @@ fn planned(
     (problem, plan): (&Problem, &Plan),
 ) -> Result<Outcome, Failure> {
     let mut written = None;
-    if !arguments.dry_run && arguments.as_of.is_none() {
-        if let Some(store) = store {
-            keep(store, &decided.records)?;
-        }
-        let file = arguments.out.as_ref().unwrap_or(&config.publish.plan_file);
+    let in_force = !arguments.dry_run && arguments.as_of.is_none();
+    if let (true, Some(store)) = (in_force, store) {
+        keep(store, &decided.records)?;
+    }
+    let asked = arguments.out.as_ref().filter(|_| !arguments.dry_run);
+    if let Some(file) = asked.or(in_force.then_some(&config.publish.plan_file)) {
         publish::plan_file::write(file, plan)?;
         written = Some(file.display().to_string());
     }
