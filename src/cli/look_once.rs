@@ -1,8 +1,8 @@
 //! One look at everything the configuration names, for planning by hand: endpoints, GPUs of this host, jobs that run already.
 
 use config::Config;
-use cycle::{Event, JobReading, JobState};
-use fleet::{GpuReading, GpuStatus, Scrape, TargetId, Timestamp};
+use cycle::{Event, JobReading};
+use fleet::{GpuReading, Scrape, TargetId, Timestamp};
 use ingest::{exposition::Limits, nvml::NvmlReading, prometheus, prometheus::Endpoint};
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
@@ -30,7 +30,7 @@ pub(crate) fn look(config: &Config, tokens: &BTreeMap<TargetId, Secret>, now: Ti
         Ok(readings) => events.extend((!readings.is_empty()).then_some(Event::Gpus(readings))),
         Err(reason) => notes.push(reason),
     }
-    let running: Vec<JobReading> = config.running_jobs.iter().filter_map(|r| running(config, r, now)).collect();
+    let running: Vec<JobReading> = config.running_jobs.iter().filter_map(|r| daemon::reckoned(config, r, now)).collect();
     events.extend((!running.is_empty()).then_some(Event::Jobs(running)));
     Ok(Seen { events, notes })
 }
@@ -65,32 +65,7 @@ pub(crate) fn gpus(config: &Config, now: Timestamp) -> Result<Vec<GpuReading>, S
     let reading = |r: &NvmlReading| {
         let by_uuid = here().find(|g| r.uuid.as_deref() == Some(g.id.as_str()));
         let gpu = by_uuid.or_else(|| here().find(|g| g.index == r.index))?;
-        let status = match (&r.lost, r.processes()) {
-            (Some(reason), _) => GpuStatus::Failed(reason.clone()),
-            (None, Some(0)) => GpuStatus::Free,
-            (None, Some(n)) => GpuStatus::Occupied(format!("{n} processes run on it")),
-            (None, None) => GpuStatus::Occupied("its driver does not say what runs on it".into()),
-        };
-        Some(GpuReading { gpu: gpu.id.clone(), at: now, status })
+        Some(GpuReading { gpu: gpu.id.clone(), at: now, status: daemon::gpu_status(r) })
     };
     Ok(readings.iter().filter_map(reading).collect())
-}
-
-/// A job the configuration says is running, with the progress it should have made; only an observation ends it.
-fn running(config: &Config, running: &config::RunningJob, now: Timestamp) -> Option<JobReading> {
-    /// Work that is taken to be left until somebody reports the end.
-    const LEFT_MIN_S: f64 = 60.0;
-    let job = config.workloads.iter().find(|w| w.id.as_str() == running.job.as_str())?.job()?;
-    let kind = running.gpus.first().and_then(|g| config.fleet.gpu(g)).and_then(|g| config.fleet.pool(&g.pool)).map(|p| &p.kind)?;
-    let speed = job.speed.get(kind).copied()?;
-    let at_work = now.since(running.since + job.startup).as_secs_f64() * speed;
-    Some(JobReading {
-        job: running.job.clone(),
-        at: now,
-        state: JobState::Running,
-        remaining_s: (job.work.as_secs_f64() - running.done.as_secs_f64() - at_work).max(LEFT_MIN_S),
-        since_checkpoint_s: 0.0,
-        gpus: running.gpus.clone(),
-        since: Some(running.since),
-    })
 }

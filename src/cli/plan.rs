@@ -140,18 +140,7 @@ fn planned(
 /// Keeps what the cycle wants kept: windows and what was learned as well as the decision.
 fn keep(store: &Store, records: &[Record]) -> Result<(), Failure> {
     let mut batch = Batch::default();
-    for record in records.iter().cloned() {
-        match record {
-            Record::Windows(windows) => batch.windows.extend(windows),
-            Record::Outcome(outcome) => batch.outcomes.push(*outcome),
-            Record::Calibration(calibration) => batch.calibrations.push(*calibration),
-            Record::Forecasts(forecasts) => batch.forecasts.extend(forecasts),
-            Record::Decision(problem, plan) => {
-                batch.problems.push(*problem);
-                batch.plans.push(*plan);
-            }
-        }
-    }
+    records.iter().cloned().for_each(|record| daemon::put_in_batch(&mut batch, record));
     wait(store.append(batch))?;
     Ok(())
 }

@@ -19,4 +19,6 @@ pub use engine::{Options, run};
 pub use error::DaemonError;
 pub use resume::{Claim, claim, open_store, resume};
 pub use setup::setup_of;
+pub use shell::put_in_batch;
+pub use sources::{gpu_status, reckoned};
 pub use worker::{Worker, WorkerError, worker_main};

@@ -56,7 +56,7 @@ impl Shell {
         let mut batch = Batch::default();
         for effect in effects {
             match effect {
-                Effect::Append(record) => add(&mut batch, record),
+                Effect::Append(record) => put_in_batch(&mut batch, record),
                 Effect::Work(work) => order = Some(*work),
                 Effect::Notice(at, text) => tracing::warn!(%at, "{text}"),
                 Effect::Publish(plan) => {
@@ -178,7 +178,8 @@ fn sources(state: &State, now: Timestamp) -> Condition {
     }
 }
 
-fn add(batch: &mut Batch, record: Record) {
+/// Puts what the loop wants kept into a batch for the history.
+pub fn put_in_batch(batch: &mut Batch, record: Record) {
     match record {
         Record::Windows(windows) => batch.windows.extend(windows),
         Record::Outcome(outcome) => batch.outcomes.push(*outcome),

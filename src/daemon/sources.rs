@@ -4,7 +4,7 @@ use crate::DaemonError;
 use config::{Config, RunningJob};
 use cycle::{Event, JobReading, JobState};
 use fleet::{GpuId, GpuReading, GpuStatus, NodeId, Observation, Scrape, Signal, Span, Target, TargetId, Timestamp, WorkloadWindow};
-use ingest::{IngestError, exposition::Limits, nvml::NvmlReading, prometheus, prometheus::Endpoint};
+use ingest::{IngestError, Replay, exposition::Limits, nvml::NvmlReading, prometheus, prometheus::Endpoint};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use wire::{Auth, Client, Secret};
@@ -14,6 +14,7 @@ const NVML_TIMEOUT: Duration = Duration::from_secs(10);
 /// Work left of a job whose progress nobody reports never falls below this by our own reckoning: only an observation ends it.
 const UNREPORTED_WORK_LEFT_S: f64 = 60.0;
 
+type Recorded = Replay<WorkloadWindow, std::vec::IntoIter<(Timestamp, WorkloadWindow)>>;
 type ReadNvml = Arc<dyn Fn(Timestamp) -> Result<Vec<NvmlReading>, IngestError> + Send + Sync>;
 
 /// Everything the daemon reads.
@@ -22,9 +23,10 @@ pub(crate) struct Sources {
     targets: Vec<Target>,
     endpoints: Vec<Scheduled<Endpoint>>,
     nvml: Option<Scheduled<Host>>,
-    running: Vec<Running>,
-    /// Recorded windows still to come, the next one last.
-    replay: Vec<WorkloadWindow>,
+    /// Where the jobs that run already are said.
+    config: Config,
+    /// Recorded windows still to come.
+    replay: Recorded,
     /// What was last said of each target.
     told: BTreeMap<TargetId, String>,
 }
@@ -44,14 +46,6 @@ struct Host {
     /// GPUs of the node by index, and by UUID where the configuration knows them.
     by_index: BTreeMap<u32, GpuId>,
     read: ReadNvml,
-}
-
-/// A job that runs already, as the configuration says.
-struct Running {
-    job: RunningJob,
-    work_s: f64,
-    startup: Span,
-    speed: f64,
 }
 
 /// What one look at everything due gave.
@@ -90,20 +84,15 @@ impl Sources {
             next: now,
             offset: Span(i64::try_from(prometheus::offset(&t.target.id, duration(t.interval)).as_secs()).unwrap_or(0)),
         });
-        let running = config.running_jobs.iter().filter_map(|running| {
-            let job = config.workloads.iter().find(|w| w.id.as_str() == running.job.as_str())?.job()?;
-            let kind = running.gpus.first().and_then(|g| config.fleet.gpu(g)).and_then(|g| config.fleet.pool(&g.pool)).map(|p| &p.kind);
-            let speed = kind.and_then(|k| job.speed.get(k)).copied().unwrap_or(1.0);
-            Some(Running { job: running.clone(), work_s: job.work.as_secs_f64(), startup: job.startup, speed })
-        });
-        replay.sort_by_key(|w| std::cmp::Reverse(w.start + w.length));
+        replay.sort_by_key(|w| w.start + w.length);
+        let due: Vec<_> = replay.into_iter().map(|w| (w.start + w.length, w)).collect();
         Ok(Self {
             client,
-            replay,
+            replay: Replay::new(due),
             targets: config.targets.iter().map(|t| t.target.clone()).collect(),
             endpoints: endpoints.collect(),
             nvml: host(config, now)?,
-            running: running.collect(),
+            config: config.clone(),
             told: BTreeMap::new(),
         })
     }
@@ -112,8 +101,8 @@ impl Sources {
         self.targets.clone()
     }
 
-    pub fn next_due(&self) -> Timestamp {
-        let replay = self.replay.last().map(|w| w.start + w.length);
+    pub fn next_due(&mut self) -> Timestamp {
+        let replay = self.replay.next_due();
         self.endpoints.iter().map(|e| e.next).chain(self.nvml.iter().map(|n| n.next)).chain(replay).min().unwrap_or(Timestamp(i64::MAX))
     }
 
@@ -146,7 +135,7 @@ impl Sources {
             }
         }
         let mut windows = Vec::new();
-        while let Some(window) = self.replay.pop_if(|w| w.start + w.length <= now) {
+        while let Some((_, window)) = self.replay.due(now) {
             windows.push(window);
         }
         if !windows.is_empty() {
@@ -171,22 +160,26 @@ impl Sources {
 
     /// Jobs the configuration says are running, with the progress they should have made.
     pub fn jobs(&self, now: Timestamp) -> Vec<JobReading> {
-        self.running
-            .iter()
-            .map(|r| {
-                let at_work = now.since(r.job.since + r.startup).as_secs_f64() * r.speed;
-                JobReading {
-                    job: r.job.job.clone(),
-                    at: now,
-                    state: JobState::Running,
-                    remaining_s: (r.work_s - r.job.done.as_secs_f64() - at_work).max(UNREPORTED_WORK_LEFT_S),
-                    since_checkpoint_s: 0.0,
-                    gpus: r.job.gpus.clone(),
-                    since: Some(r.job.since),
-                }
-            })
-            .collect()
+        self.config.running_jobs.iter().filter_map(|running| reckoned(&self.config, running, now)).collect()
     }
+}
+
+/// A job the configuration says is running, with the progress it should have made; only an observation ends it. Nothing when it cannot run on the
+/// GPUs it is said to hold.
+#[must_use]
+pub fn reckoned(config: &Config, running: &RunningJob, now: Timestamp) -> Option<JobReading> {
+    let job = config.workloads.iter().find(|w| w.id.as_str() == running.job.as_str())?.job()?;
+    let kind = running.gpus.first().and_then(|g| config.fleet.gpu(g)).and_then(|g| config.fleet.pool(&g.pool)).map(|p| &p.kind)?;
+    let at_work = now.since(running.since + job.startup).as_secs_f64() * job.speed.get(kind)?;
+    Some(JobReading {
+        job: running.job.clone(),
+        at: now,
+        state: JobState::Running,
+        remaining_s: (job.work.as_secs_f64() - running.done.as_secs_f64() - at_work).max(UNREPORTED_WORK_LEFT_S),
+        since_checkpoint_s: 0.0,
+        gpus: running.gpus.clone(),
+        since: Some(running.since),
+    })
 }
 
 fn duration(span: Span) -> Duration {
@@ -210,14 +203,18 @@ fn gpu_id(host: &Host, reading: &NvmlReading) -> Option<GpuId> {
 }
 
 /// Free only when the driver says that nothing runs; what it does not say is not free.
-fn gpu_reading(host: &Host, reading: &NvmlReading, now: Timestamp) -> Option<GpuReading> {
-    let status = match (&reading.lost, reading.processes()) {
+#[must_use]
+pub fn gpu_status(reading: &NvmlReading) -> GpuStatus {
+    match (&reading.lost, reading.processes()) {
         (Some(reason), _) => GpuStatus::Failed(reason.clone()),
         (None, Some(0)) => GpuStatus::Free,
         (None, Some(n)) => GpuStatus::Occupied(format!("{n} processes run on it")),
         (None, None) => GpuStatus::Occupied("its driver does not say what runs on it".into()),
-    };
-    Some(GpuReading { gpu: gpu_id(host, reading)?, at: now, status })
+    }
+}
+
+fn gpu_reading(host: &Host, reading: &NvmlReading, now: Timestamp) -> Option<GpuReading> {
+    Some(GpuReading { gpu: gpu_id(host, reading)?, at: now, status: gpu_status(reading) })
 }
 
 fn gpu_observations(node: &NodeId, reading: &NvmlReading, now: Timestamp) -> Vec<Observation> {
