@@ -74,24 +74,11 @@ fn open(folder: &Path) -> Store {
 /// A week of history, so that forecasting is part of the work.
 fn back_fill(folder: &Path, until: Timestamp) {
     let window = |i: i64| WorkloadWindow {
-        workload: WorkloadId::new("chat").unwrap(),
-        start: until.hour() - Span::hours(7 * 24) + Span::hours(i),
-        length: Span::HOUR,
         arrivals_per_s: Some(if i % 24 < 8 { 4.0 } else { 20.0 }),
-        peak_per_s: None,
-        finished_per_s: None,
-        input_tokens: None,
-        output_tokens: None,
-        prefix_hit_rate: None,
         waiting: Some(0.0),
-        running: None,
-        inter_token_s: None,
-        first_tokens: None,
-        first_tokens_in_time: None,
         ready: BTreeMap::from([(VariantId::new("chat-8b-h100").unwrap(), 2)]),
-        saturated_per_replica: BTreeMap::new(),
         completeness: 1.0,
-        saturated: false,
+        ..WorkloadWindow::unknown(WorkloadId::new("chat").unwrap(), until.hour() - Span::hours(7 * 24) + Span::hours(i), Span::HOUR)
     };
     wait(open(folder).append(Batch { windows: (0..7 * 24).map(window).collect(), ..Batch::default() })).unwrap();
 }

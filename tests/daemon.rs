@@ -137,24 +137,17 @@ async fn back_fill(store: &Store, begin: Timestamp) {
     let windows = (0..14 * 288).map(|i| {
         let start = begin - Span::DAY - Span(13 * 86_400) + Span::minutes(5 * i);
         WorkloadWindow {
-            workload: WorkloadId::new("chat").unwrap(),
-            start,
-            length: Span::minutes(5),
             arrivals_per_s: Some(demand(start)),
             peak_per_s: Some(demand(start)),
             finished_per_s: Some(demand(start)),
             input_tokens: Some(800.0),
             output_tokens: Some(200.0),
-            prefix_hit_rate: None,
             waiting: Some(0.0),
-            running: None,
-            inter_token_s: None,
             first_tokens: Some(demand(start) * 300.0),
             first_tokens_in_time: Some(demand(start) * 300.0),
             ready: BTreeMap::from([(VariantId::new("chat-8b-h100").unwrap(), 3)]),
-            saturated_per_replica: BTreeMap::new(),
             completeness: 1.0,
-            saturated: false,
+            ..WorkloadWindow::unknown(WorkloadId::new("chat").unwrap(), start, Span::minutes(5))
         }
     });
     store.append(Batch { windows: windows.collect(), ..Batch::default() }).await.unwrap();

@@ -112,24 +112,13 @@ fn one(traffic: &Traffic, workload: &WorkloadId, scale: f64, window: Span, perio
     let peak = known.iter().map(|m| m.arrivals_per_s).fold(0.0, f64::max) * scale;
     let tokens = known[0].tokens;
     Some(WorkloadWindow {
-        workload: workload.clone(),
-        start: at,
-        length: window,
         arrivals_per_s: Some(rate),
         peak_per_s: Some(peak),
-        finished_per_s: None,
         input_tokens: Some(tokens.input),
         output_tokens: Some(tokens.output),
         prefix_hit_rate: Some(tokens.prefix_hit_rate),
-        waiting: None,
-        running: None,
-        inter_token_s: None,
-        first_tokens: None,
-        first_tokens_in_time: None,
-        ready: BTreeMap::new(),
-        saturated_per_replica: BTreeMap::new(),
         completeness: n / all,
-        saturated: false,
+        ..WorkloadWindow::unknown(workload.clone(), at, window)
     })
 }
 

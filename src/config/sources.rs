@@ -53,7 +53,7 @@ pub(crate) fn targets(
             let gpus = place(typed, &url, gpus.as_deref(), variant, fleet, &mut seen, findings);
             let (Some(url), Some(gpus), Some(interval)) = (address(&typed.url, &url, findings), gpus, interval) else { continue };
             let Some(id) = identity(typed, name, &url, &mut seen, findings) else { continue };
-            let target = Target { id, workload: workload.clone(), variant: variant.id.clone(), replica: None, gpus };
+            let target = Target { id, workload: workload.clone(), variant: Some(variant.id.clone()), replica: None, gpus };
             targets.push(TargetConfig { target, url: url.full, interval, token: token.clone(), metrics: metrics.clone() });
         }
     }

@@ -138,13 +138,12 @@ fn replicas_behind_targets(
     taken.extend(state.jobs.values().flat_map(|j| j.gpus.clone()));
     for known in state.targets.values() {
         let target = &known.target;
-        if target.replica.is_some() {
-            continue;
-        }
-        let Ok(replica) = ReplicaId::new(format!("{}@{}", target.variant, target.id)) else { continue };
+        // A router holds no GPU.
+        let (None, Some(variant)) = (&target.replica, &target.variant) else { continue };
+        let Ok(replica) = ReplicaId::new(format!("{variant}@{}", target.id)) else { continue };
         let mut gpus = target.gpus.clone();
         if gpus.is_empty() {
-            gpus = assumed_gpus(state, &target.variant, &taken);
+            gpus = assumed_gpus(state, variant, &taken);
             if gpus.is_empty() {
                 notes.push(format!("target {} names no GPUs and none could be its own: its replica is not planned with", target.id));
                 continue;
@@ -155,7 +154,7 @@ fn replicas_behind_targets(
         match known.last_ok {
             Some(at) if !state.is_silent(known, now) || state.is_dark(&target.workload) => {
                 let since = at.min(now);
-                replicas.insert(replica, Seen { variant: target.variant.clone(), gpus, since, ready_at: since, protected_until: None });
+                replicas.insert(replica, Seen { variant: variant.clone(), gpus, since, ready_at: since, protected_until: None });
             }
             last => {
                 let reason =

@@ -65,7 +65,7 @@ impl Bench {
         let targets = (0..replicas).map(|i| Target {
             id: id(&format!("t{i}")),
             workload: id("w"),
-            variant: id("v"),
+            variant: Some(id("v")),
             replica: Some(id::<ReplicaId>(&format!("r{i}"))),
             gpus: vec![id(&format!("n1/{i}"))],
         });
@@ -128,7 +128,7 @@ impl Bench {
 
 /// A page of an idle-looking server that has counted `n` requests.
 fn healthy(target: &TargetId, at: Timestamp, n: f64) -> Scrape {
-    let scalar = |signal, value| Sample { signal, value: Reading::Scalar(value) };
+    let scalar = |signal, value| Sample::of_target(signal, Reading::Scalar(value));
     let ttft = Histogram { sum: 0.1 * n, count: n, buckets: vec![(0.5, n)] };
     let samples = vec![
         scalar(Signal::RequestsRunning, 0.0),
@@ -136,9 +136,9 @@ fn healthy(target: &TargetId, at: Timestamp, n: f64) -> Scrape {
         scalar(Signal::RequestsFinished, n),
         scalar(Signal::PromptTokens, 500.0 * n),
         scalar(Signal::GenerationTokens, 100.0 * n),
-        Sample { signal: Signal::TimeToFirstToken, value: Reading::Histogram(ttft) },
+        Sample::of_target(Signal::TimeToFirstToken, Reading::Histogram(ttft)),
     ];
-    Scrape { target: target.clone(), at, status: fleet::ScrapeStatus::Ok, samples, skipped: Vec::new() }
+    Scrape::read(target.clone(), at, samples)
 }
 
 /// Requests counted by `at` seconds at a rate that ends at `end` seconds.

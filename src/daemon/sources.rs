@@ -229,5 +229,5 @@ fn gpu_observations(node: &NodeId, reading: &NvmlReading, now: Timestamp) -> Vec
         (Signal::GpuProcesses, reading.processes().map(f64::from)),
     ];
     let known = values.into_iter().filter_map(|(signal, value)| Some((signal, value?)));
-    known.map(|(signal, value)| Observation { source: source.clone(), signal, part: None, value, observed: now, received: now }).collect()
+    known.map(|(signal, value)| Observation { source: source.clone(), member: None, signal, part: None, value, observed: now, received: now }).collect()
 }

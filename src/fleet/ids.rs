@@ -110,6 +110,8 @@ ids! {
     JobId = "job";
     /// One scraped endpoint.
     TargetId = "target";
+    /// One engine behind an endpoint, or one GPU its page tells of.
+    MemberId = "member";
     /// A forecast, by content.
     ForecastId = "forecast";
     /// A problem, by content.

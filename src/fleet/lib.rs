@@ -34,11 +34,13 @@ pub use calibration::{Calibration, Estimate, ForecasterState, Provenance};
 pub use canonical::{canonical_bytes, fingerprint};
 pub use forecast::{Forecast, ForecastError, LEVELS, quantile_at};
 pub use ids::{
-    CalibrationId, ForecastId, GpuId, GpuKindId, IdError, IslandId, JobId, ModelId, NodeId, OutcomeId, PlanId, PoolId, ProblemId, ReplicaId, TargetId,
-    VariantId, WorkloadId,
+    CalibrationId, ForecastId, GpuId, GpuKindId, IdError, IslandId, JobId, MemberId, ModelId, NodeId, OutcomeId, PlanId, PoolId, ProblemId, ReplicaId,
+    TargetId, VariantId, WorkloadId,
 };
 pub use inventory::{Fleet, Gpu, GpuKind, GpuReading, GpuStatus, Node, Ownership, Pool};
-pub use observation::{Histogram, Observation, Reading, Sample, Scrape, ScrapeStatus, Signal, SignalKind, SkippedSample, Target};
+pub use observation::{
+    Device, Histogram, Holder, Join, MigSlice, Observation, Reading, Sample, Scrape, ScrapeStatus, Server, Signal, SignalKind, SkippedSample, Target,
+};
 pub use outcome::{JobOutcome, Outcome, ServiceOutcome, StartOutcome};
 pub use plan::{
     Binding, Committed, Heir, Hold, JobWindow, Objective, Occupant, OutlookStep, Plan, PlanReport, Preemption, Reason, Relaxation, ReplicaWindow, Route,

@@ -86,8 +86,14 @@ pub struct WorkloadWindow {
     pub arrivals_per_s: Option<f64>,
     /// The highest of the rates between two scrapes inside the window, per second.
     pub peak_per_s: Option<f64>,
-    /// Requests that finished, per second.
+    /// Requests turned away, per second; they are part of the arrivals.
+    #[serde(default)]
+    pub refused_per_s: Option<f64>,
+    /// Sequences that finished, per second (requests, where each asks for one).
     pub finished_per_s: Option<f64>,
+    /// Sequences asked for by one request.
+    #[serde(default)]
+    pub sequences_per_request: Option<f64>,
     /// Prompt tokens per request started.
     pub input_tokens: Option<f64>,
     /// Generated tokens per request finished.
@@ -112,4 +118,33 @@ pub struct WorkloadWindow {
     pub completeness: f64,
     /// Requests waited throughout: what finished was limited by us, not by demand.
     pub saturated: bool,
+}
+
+impl WorkloadWindow {
+    /// A window of which nothing is known.
+    #[must_use]
+    pub fn unknown(workload: WorkloadId, start: Timestamp, length: Span) -> Self {
+        Self {
+            workload,
+            start,
+            length,
+            arrivals_per_s: None,
+            peak_per_s: None,
+            refused_per_s: None,
+            finished_per_s: None,
+            sequences_per_request: None,
+            input_tokens: None,
+            output_tokens: None,
+            prefix_hit_rate: None,
+            waiting: None,
+            running: None,
+            inter_token_s: None,
+            first_tokens: None,
+            first_tokens_in_time: None,
+            ready: BTreeMap::new(),
+            saturated_per_replica: BTreeMap::new(),
+            completeness: 0.0,
+            saturated: false,
+        }
+    }
 }

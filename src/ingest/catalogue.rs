@@ -6,7 +6,7 @@
 //! family is left out and reported.
 
 use crate::exposition::{ExpositionError, Family, Limits, Line, Page, parse};
-use fleet::{Histogram, Reading, Sample, Scrape, ScrapeStatus, Share, Signal, SignalKind, SkippedSample, TargetId, Timestamp};
+use fleet::{Histogram, Reading, Sample, Scrape, Share, Signal, SignalKind, SkippedSample, TargetId, Timestamp};
 use std::collections::BTreeMap;
 
 /// How the series of one family (one an engine, one a reason, ...) become one value.
@@ -105,7 +105,7 @@ pub fn read_page_named(target: &TargetId, at: Timestamp, page: &[u8], limits: &L
             None => row.names.iter().find_map(|name| families.read(row, name, &mut skipped)),
         };
         if let Some(value) = value {
-            samples.push(Sample { signal: row.signal, value });
+            samples.push(Sample::of_target(row.signal, value));
         }
     }
     // Two rows that read one family report it twice.
@@ -119,7 +119,7 @@ pub fn read_page_named(target: &TargetId, at: Timestamp, page: &[u8], limits: &L
         failed.skipped = skipped;
         return failed;
     }
-    Scrape { target: target.clone(), at, status: ScrapeStatus::Ok, samples, skipped }
+    Scrape { skipped, ..Scrape::read(target.clone(), at, samples) }
 }
 
 /// A page's samples by name.
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(forth.scalar(Signal::RequestsRunning), Some(7.0));
         assert_eq!((forth.scalar(Signal::KvUsageMean), forth.scalar(Signal::KvUsageMax)), (Some(0.5), Some(0.9)));
         // The bound that only one engine has is left out.
-        assert_eq!(forth.histogram(Signal::EndToEnd), Some(&Histogram { sum: 65.0, count: 40.0, buckets: vec![(1.0, 29.0)] }));
+        assert_eq!(forth.histogram(Signal::EndToEnd), Some(Histogram { sum: 65.0, count: 40.0, buckets: vec![(1.0, 29.0)] }));
         let single = read("vllm:num_requests_running{engine=\"0\"} 7\nvllm:kv_cache_usage_perc{engine=\"0\"} 0.9\n");
         assert_eq!((single.scalar(Signal::RequestsRunning), single.scalar(Signal::KvUsageMean)), (Some(7.0), Some(0.9)));
     }

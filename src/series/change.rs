@@ -119,7 +119,7 @@ impl Totals {
 
     /// What a histogram gained, and whether it was reset; same rules as for counters, judged by its count.
     fn grown(&mut self, scrape: &Scrape, signal: Signal) -> Option<(Histogram, bool)> {
-        let total = scrape.histogram(signal).filter(|h| h.count.is_finite() && h.sum.is_finite())?.clone();
+        let total = scrape.histogram(signal).filter(|h| h.count.is_finite() && h.sum.is_finite())?;
         let from_zero = self.whole_page_seen;
         match self.histograms.insert(signal, total.clone()) {
             Some(last) if total.count >= last.count => Some((difference(&total, &last), false)),

@@ -42,29 +42,9 @@ pub fn hourly(windows: &[WorkloadWindow], workload: &WorkloadId, from: Timestamp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     fn window(start: i64, length: i64, arrivals: Option<f64>, completeness: f64) -> WorkloadWindow {
-        WorkloadWindow {
-            workload: WorkloadId::new("chat").unwrap(),
-            start: Timestamp(start),
-            length: Span(length),
-            arrivals_per_s: arrivals,
-            peak_per_s: None,
-            finished_per_s: None,
-            input_tokens: None,
-            output_tokens: None,
-            prefix_hit_rate: None,
-            waiting: None,
-            running: None,
-            inter_token_s: None,
-            first_tokens: None,
-            first_tokens_in_time: None,
-            ready: BTreeMap::new(),
-            saturated_per_replica: BTreeMap::new(),
-            completeness,
-            saturated: false,
-        }
+        WorkloadWindow { arrivals_per_s: arrivals, completeness, ..WorkloadWindow::unknown(WorkloadId::new("chat").unwrap(), Timestamp(start), Span(length)) }
     }
 
     #[test]

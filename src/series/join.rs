@@ -43,7 +43,9 @@ pub(crate) fn join(workload: &WorkloadId, start: Timestamp, length: Span, parts:
         length,
         arrivals_per_s: known.then(|| parts.iter().filter_map(held_or_seen).sum()),
         peak_per_s: known.then(|| peak(parts, length)).flatten(),
+        refused_per_s: None,
         finished_per_s: finished,
+        sequences_per_request: None,
         input_tokens: ratio(amount(&seen, Signal::PromptTokens), started.or_else(|| amount(&seen, Signal::RequestsFinished))),
         output_tokens: ratio(amount(&seen, Signal::GenerationTokens), amount(&seen, Signal::RequestsFinished)),
         prefix_hit_rate: hit_rate(&seen),
@@ -74,7 +76,9 @@ fn peak(parts: &[Part<'_>], length: Span) -> Option<f64> {
 fn ready(parts: &[Part<'_>]) -> BTreeMap<VariantId, u32> {
     let mut ready = BTreeMap::new();
     for part in parts.iter().filter(|part| part.tally.is_some_and(|tally| tally.answered)) {
-        *ready.entry(part.target.variant.clone()).or_insert(0) += 1;
+        if let Some(variant) = &part.target.variant {
+            *ready.entry(variant.clone()).or_insert(0) += 1;
+        }
     }
     ready
 }
@@ -83,8 +87,8 @@ fn ready(parts: &[Part<'_>]) -> BTreeMap<VariantId, u32> {
 fn saturated_per_replica(seen: &[(&Target, &Tally)]) -> BTreeMap<VariantId, f64> {
     let mut sums: BTreeMap<VariantId, (f64, f64)> = BTreeMap::new();
     for (target, tally) in seen.iter().filter(|(_, tally)| tally.saturated()) {
-        if let Some(rate) = tally.counters.get(&Signal::RequestsFinished).and_then(|flow| flow.rate()) {
-            let (sum, replicas) = sums.entry(target.variant.clone()).or_default();
+        if let (Some(variant), Some(rate)) = (&target.variant, tally.counters.get(&Signal::RequestsFinished).and_then(|flow| flow.rate())) {
+            let (sum, replicas) = sums.entry(variant.clone()).or_default();
             *sum += rate;
             *replicas += 1.0;
         }

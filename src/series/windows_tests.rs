@@ -10,7 +10,7 @@ fn target(id: &str) -> Target {
     Target {
         id: TargetId::new(id).unwrap(),
         workload: WorkloadId::new("chat").unwrap(),
-        variant: VariantId::new("m@fp8").unwrap(),
+        variant: Some(VariantId::new("m@fp8").unwrap()),
         replica: None,
         gpus: vec![],
     }
@@ -18,10 +18,10 @@ fn target(id: &str) -> Target {
 
 /// A page with these totals and levels; a first-token histogram of `started` requests, a quarter of them over the target.
 fn page(id: &str, at: i64, started: f64, scalars: &[(Signal, f64)]) -> Scrape {
-    let mut samples: Vec<Sample> = scalars.iter().map(|(signal, value)| Sample { signal: *signal, value: Reading::Scalar(*value) }).collect();
+    let mut samples: Vec<Sample> = scalars.iter().map(|(signal, value)| Sample::of_target(*signal, Reading::Scalar(*value))).collect();
     let ttft = Histogram { sum: started, count: started, buckets: vec![(0.5, started / 2.0), (1.0, started * 0.75)] };
-    samples.push(Sample { signal: Signal::TimeToFirstToken, value: Reading::Histogram(ttft) });
-    Scrape { target: TargetId::new(id).unwrap(), at: Timestamp(at), status: fleet::ScrapeStatus::Ok, samples, skipped: vec![] }
+    samples.push(Sample::of_target(Signal::TimeToFirstToken, Reading::Histogram(ttft)));
+    Scrape::read(TargetId::new(id).unwrap(), Timestamp(at), samples)
 }
 
 fn failed(id: &str, at: i64) -> Scrape {

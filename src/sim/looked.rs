@@ -32,15 +32,14 @@ pub(crate) fn endpoints(world: &World) -> Vec<Endpoint> {
             let name = if variant.services.len() == 1 { id.to_string() } else { format!("{id}#{workload}") };
             let Ok(target) = TargetId::new(name) else { continue };
             let gpus = replica.gpus.iter().map(|g| world.catalogue.gpus[*g].id.clone()).collect();
-            let target = Target { id: target, workload, variant: variant.id.clone(), replica: Some(id.clone()), gpus };
+            let target = Target { id: target, workload, variant: Some(variant.id.clone()), replica: Some(id.clone()), gpus };
             out.push(Endpoint { target, page: Page::Replica(id.clone(), slot) });
         }
     }
     for (at, service) in world.catalogue.services.iter().enumerate() {
         let served = world.replicas.values().any(|r| r.is_ready(world.now) && service.variants.contains(&r.variant));
-        let (false, Some(variant), Ok(id)) = (served, service.variants.first(), TargetId::new(format!("router/{}", service.id))) else { continue };
-        let variant = world.catalogue.variants[*variant].id.clone();
-        let target = Target { id, workload: service.id.clone(), variant, replica: None, gpus: Vec::new() };
+        let (false, Ok(id)) = (served, TargetId::new(format!("router/{}", service.id))) else { continue };
+        let target = Target { id, workload: service.id.clone(), variant: None, replica: None, gpus: Vec::new() };
         out.push(Endpoint { target, page: Page::Router(at) });
     }
     out
@@ -83,7 +82,7 @@ pub(crate) fn scrape(world: &World, endpoint: &Endpoint) -> Scrape {
             None => return Scrape::failed(target, at, "no route to host"),
         },
     };
-    Scrape { target, at, status: fleet::ScrapeStatus::Ok, samples, skipped: Vec::new() }
+    Scrape::read(target, at, samples)
 }
 
 /// The service's queue is one; each replica that has served for a minute shows its part of it.
@@ -102,11 +101,11 @@ fn waiting_at(world: &World, service: usize, replica: &Replica) -> f64 {
 }
 
 fn scalar(signal: Signal, value: f64) -> Sample {
-    Sample { signal, value: Reading::Scalar(value) }
+    Sample::of_target(signal, Reading::Scalar(value))
 }
 
 fn histogram(signal: Signal, value: &Histogram) -> Sample {
-    Sample { signal, value: Reading::Histogram(value.clone()) }
+    Sample::of_target(signal, Reading::Histogram(value.clone()))
 }
 
 fn replica_page(counters: &Counters, waiting: f64) -> Vec<Sample> {

@@ -6,7 +6,6 @@ use fleet::{
     Calibration, Committed, Currency, Forecast, ForecastId, LEVELS, Objective, Observation, Outcome, OutcomeId, Plan, PlanId, PlanReport, PolicySpec, Problem,
     Signal, SolveStatus, Span, TargetId, Timestamp, WorkloadId, WorkloadWindow,
 };
-use std::collections::BTreeMap;
 
 /// Every rule, each on a store of its own.
 fn suite(fresh: &dyn Fn() -> Store) {
@@ -46,29 +45,15 @@ const T0: Timestamp = Timestamp(1_700_000_000);
 
 pub(crate) fn observation(source: &str, signal: Signal, part: Option<&str>, at: i64, value: f64) -> Observation {
     let observed = T0 + Span(at);
-    Observation { source: TargetId::new(source).unwrap(), signal, part: part.map(Into::into), value, observed, received: observed + Span(1) }
+    Observation { source: TargetId::new(source).unwrap(), member: None, signal, part: part.map(Into::into), value, observed, received: observed + Span(1) }
 }
 
 pub(crate) fn window(workload: &str, at: i64, arrivals: Option<f64>) -> WorkloadWindow {
     WorkloadWindow {
-        workload: WorkloadId::new(workload).unwrap(),
-        start: T0 + Span(at),
-        length: Span::minutes(5),
         arrivals_per_s: arrivals,
-        peak_per_s: None,
         finished_per_s: Some(0.1 + 0.2),
-        input_tokens: None,
-        output_tokens: None,
-        prefix_hit_rate: None,
-        waiting: None,
-        running: None,
-        inter_token_s: None,
-        first_tokens: None,
-        first_tokens_in_time: None,
-        ready: BTreeMap::new(),
-        saturated_per_replica: BTreeMap::new(),
         completeness: 1.0,
-        saturated: false,
+        ..WorkloadWindow::unknown(WorkloadId::new(workload).unwrap(), T0 + Span(at), Span::minutes(5))
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn observations(
         let signal = serde_json::from_value(serde_json::Value::String(signal))
             .map_err(|error| damaged(connection, format!("observations of {source}"), error.to_string()))?;
         let part = (!part.is_empty()).then_some(part);
-        Ok(Observation { source: source.clone(), signal, part, value, observed: Timestamp(observed), received: Timestamp(received) })
+        Ok(Observation { source: source.clone(), member: None, signal, part, value, observed: Timestamp(observed), received: Timestamp(received) })
     };
     rows.into_iter().map(read).collect()
 }

@@ -63,7 +63,7 @@ fn target() -> Target {
     Target {
         id: TargetId::new("vllm-0").unwrap(),
         workload: WorkloadId::new("chat").unwrap(),
-        variant: VariantId::new("tiny-llama").unwrap(),
+        variant: Some(VariantId::new("tiny-llama").unwrap()),
         replica: None,
         gpus: vec![],
     }
