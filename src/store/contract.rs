@@ -96,6 +96,7 @@ fn problem(at: i64) -> Problem {
         calibration_generation: 1,
         forecasts: Vec::new(),
         notes: Vec::new(),
+        unlocated: std::collections::BTreeSet::new(),
     }
 }
 
@@ -122,6 +123,7 @@ fn plan(generation: u64, at: i64) -> Plan {
         },
         outlook: Vec::new(),
         heirs: Vec::new(),
+        unlocated: std::collections::BTreeSet::new(),
         report: PlanReport {
             status: SolveStatus::Feasible,
             reproducible: true,
@@ -283,7 +285,7 @@ fn retention_removes_the_old_and_keeps_the_latest(store: &Store) {
         wait(store.append(one_of_each(at, index as u64 + 1))).unwrap();
     }
     let removed = wait(store.retain(T0 + Span(402 * day))).unwrap();
-    assert_eq!(removed, Removed { observations: 6, windows: 1, forecasts: 2, plans: 1, problems: 1, outcomes: 1, calibrations: 1 });
+    assert_eq!(removed, Removed { observations: 6, windows: 1, forecasts: 2, plans: 1, problems: 1, outcomes: 1, calibrations: 1, ..Removed::default() });
     assert_eq!(wait(store.retain(T0 + Span(402 * day))).unwrap(), Removed::default());
     wait(store.retain(T0 + Span(4_000 * day))).unwrap();
     let latest = wait(store.latest_plan()).unwrap().unwrap();

@@ -1,8 +1,8 @@
 //! The embedded back end: one `SQLite` file in WAL mode, one thread that writes, a few that read.
 
 use crate::error::{StoreError, from_sqlite, location, refused};
-use crate::history::{Ack, Answer, Batch, History, Options, Removed, Retention};
-use crate::{migrate, read, retain, write};
+use crate::history::{Ack, Answer, Batch, Compacted, History, Options, Removed, Retention, SeriesKept};
+use crate::{Resolution, Rollup, migrate, read, retain, write};
 use fleet::{Calibration, Forecast, Observation, Outcome, Plan, PlanId, Problem, ProblemId, Signal, TargetId, Timestamp, WorkloadId, WorkloadWindow};
 use rusqlite::Connection;
 use std::{
@@ -175,6 +175,18 @@ impl History for Embedded {
     fn observations(&self, source: &TargetId, signal: Option<Signal>, from: Timestamp, to: Timestamp) -> Answer<Vec<Observation>> {
         let source = source.clone();
         self.reading(move |connection| read::observations(connection, &source, signal, from, to))
+    }
+
+    fn rollups(&self, _: &TargetId, _: Option<Signal>, _: Resolution, _: Timestamp, _: Timestamp) -> Answer<Vec<Rollup>> {
+        self.reading(|connection| Err(StoreError::Closed { location: location(connection) }))
+    }
+
+    fn series_kept(&self, _: Resolution) -> Answer<Vec<SeriesKept>> {
+        self.reading(|connection| Err(StoreError::Closed { location: location(connection) }))
+    }
+
+    fn compact(&self) -> Answer<Compacted> {
+        self.reading(|connection| Err(StoreError::Closed { location: location(connection) }))
     }
 
     fn latest_plan(&self) -> Answer<Option<Plan>> {

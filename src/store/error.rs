@@ -88,6 +88,28 @@ pub enum StoreError {
         /// The number, or where it was noticed.
         detail: String,
     },
+    /// Text or an instant that would not come back as it is.
+    #[error("cannot append {kind} {object}: {reason}")]
+    Unkept {
+        /// The kind of value.
+        kind: &'static str,
+        /// Which one.
+        object: String,
+        /// Why it cannot be kept.
+        reason: String,
+    },
+    /// A server that keeps the history refused, failed or cannot be reached.
+    #[error("the store {location} could not {operation} {object}: {detail}")]
+    Server {
+        /// Its address, without secrets.
+        location: String,
+        /// What was done.
+        operation: &'static str,
+        /// To what.
+        object: String,
+        /// What it said.
+        detail: String,
+    },
     /// The store's thread is gone, after a panic.
     #[error("the store {location} is closed: the thread that serves it has ended; restart turnaround")]
     Closed {

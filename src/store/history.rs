@@ -1,7 +1,9 @@
 //! The seam: what every back end of the history can do.
 
-use crate::StoreError;
-use fleet::{Calibration, Forecast, Observation, Outcome, Plan, PlanId, Problem, ProblemId, Signal, Span, TargetId, Timestamp, WorkloadId, WorkloadWindow};
+use crate::{Resolution, Rollup, StoreError};
+use fleet::{
+    Calibration, Forecast, MemberId, Observation, Outcome, Plan, PlanId, Problem, ProblemId, Signal, Span, TargetId, Timestamp, WorkloadId, WorkloadWindow,
+};
 use std::{
     future::Future,
     pin::{Pin, pin},
@@ -16,6 +18,10 @@ use std::{
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// Everything written together: all of it is kept, or none.
+///
+/// Writing the same batch again changes nothing that can be read. So a back-fill of old observations and windows may be cut off anywhere and
+/// begun again; where it keeps its progress as a snapshot of the same batch (by a name such as `import/PROMETHEUS`), it goes on after the last
+/// batch that is whole.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
     /// Numbers read. A number already kept for the same series and instant is replaced.
@@ -48,6 +54,10 @@ pub struct Ack {
 pub struct Retention {
     /// Raw observations, by the instant observed.
     pub observations: Span,
+    /// Observations summed up by minutes, by their start.
+    pub minutes: Span,
+    /// Observations summed up by hours, by their start.
+    pub hours: Span,
     /// Windows, by their start.
     pub windows: Span,
     /// Forecasts, by their origin.
@@ -57,10 +67,11 @@ pub struct Retention {
 }
 
 impl Default for Retention {
-    /// A week of raw observations (enough to rebuild windows after a fault), a year and its season of windows and decisions, a quarter of
-    /// forecasts (their scores live on in the outcomes).
+    /// A week of raw observations (enough to rebuild windows after a fault), a month of minutes, a year and its season of hours, windows and
+    /// decisions, a quarter of forecasts (their scores live on in the outcomes).
     fn default() -> Self {
-        Self { observations: Span::hours(7 * 24), windows: Span::hours(400 * 24), forecasts: Span::hours(90 * 24), decisions: Span::hours(400 * 24) }
+        let days = |n: i64| Span::hours(n * 24);
+        Self { observations: days(7), minutes: days(30), hours: days(400), windows: days(400), forecasts: days(90), decisions: days(400) }
     }
 }
 
@@ -86,6 +97,10 @@ impl Default for Options {
 pub struct Removed {
     /// Observations.
     pub observations: u64,
+    /// Minutes of series.
+    pub minutes: u64,
+    /// Hours of series.
+    pub hours: u64,
     /// Windows.
     pub windows: u64,
     /// Forecasts.
@@ -100,6 +115,34 @@ pub struct Removed {
     pub calibrations: u64,
 }
 
+/// What is kept of one series at one resolution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesKept {
+    /// The target it was read from.
+    pub source: TargetId,
+    /// The engine or GPU of the target, where it tells them apart.
+    pub member: Option<MemberId>,
+    /// What it is.
+    pub signal: Signal,
+    /// Part of a histogram, or nothing.
+    pub part: Option<String>,
+    /// The first instant observed, or the start of the first minute or hour.
+    pub first: Timestamp,
+    /// The last one.
+    pub last: Timestamp,
+    /// Observations, minutes or hours.
+    pub points: u64,
+}
+
+/// What compacting did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Compacted {
+    /// Bytes the history took before.
+    pub bytes_before: u64,
+    /// Bytes it takes now.
+    pub bytes_after: u64,
+}
+
 /// What a back end of the history does. Spans of time are half open: `from` is in them, `to` is not.
 ///
 /// Every answer fails with [`StoreError`] when the back end refuses or is damaged.
@@ -111,14 +154,24 @@ pub trait History: Send + Sync {
     ///
     /// A plan or calibration that is kept already is left as it is; a new one must have a higher generation than all before it, else
     /// the whole batch is refused with [`StoreError::Generation`]. A plan whose id is not its fingerprint and a value with a number
-    /// that is not finite are refused too.
+    /// that is not finite are refused too, and so is, with its reason, any text or instant that would not come back as it is
+    /// ([`StoreError::Unkept`]).
     fn append(&self, batch: Batch) -> Answer<Ack>;
 
     /// Windows that start in the span, of one workload or of all, in order of workload, start and length.
     fn windows(&self, workload: Option<&WorkloadId>, from: Timestamp, to: Timestamp) -> Answer<Vec<WorkloadWindow>>;
 
-    /// Observations of one source in the span, of one signal or of all, in order of signal, part and instant.
+    /// Observations of one source in the span, of one signal or of all, in order of the signal's name, member, part (none before
+    /// some) and instant.
     fn observations(&self, source: &TargetId, signal: Option<Signal>, from: Timestamp, to: Timestamp) -> Answer<Vec<Observation>>;
+
+    /// What observations of one source in the span sum up to, of one signal or of all, in order of the signal's name, member, part (none
+    /// before some) and start. `from` and `to` bound the starts. Late observations are in them, and so are those of the minute or hour that
+    /// has not ended yet. Where the raw observations of a minute are gone and some come again, the roll-up made of more of them stays.
+    fn rollups(&self, source: &TargetId, signal: Option<Signal>, resolution: Resolution, from: Timestamp, to: Timestamp) -> Answer<Vec<Rollup>>;
+
+    /// The series kept at a resolution, in order of source, signal's name, member and part.
+    fn series_kept(&self, resolution: Resolution) -> Answer<Vec<SeriesKept>>;
 
     /// The plan of the highest generation.
     fn latest_plan(&self) -> Answer<Option<Plan>>;
@@ -147,11 +200,15 @@ pub trait History: Send + Sync {
     /// The state last kept under a name.
     fn snapshot(&self, name: &str) -> Answer<Option<Vec<u8>>>;
 
-    /// Removes what is older than its retention at `now`.
+    /// Sums up what is not summed up yet, then removes what is older than its retention at `now`. A back end whose server does both by itself
+    /// answers that it removed nothing.
     fn retain(&self, now: Timestamp) -> Answer<Removed>;
 
     /// Reads everything once and tells whether it is whole.
     fn check(&self) -> Answer<()>;
+
+    /// Gives the room of what was removed back to the disk. Takes as long as copying the history, and as much room again meanwhile.
+    fn compact(&self) -> Answer<Compacted>;
 }
 
 /// Runs a future on this thread until it is done: the blocking way to use an [`Answer`]. Not for code inside an async runtime, whose

@@ -16,6 +16,7 @@
 //! # Ok::<(), store::StoreError>(())
 //! ```
 
+mod admit;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
@@ -26,10 +27,12 @@ mod history;
 mod migrate;
 mod read;
 mod retain;
+mod rollup;
 mod write;
 
 pub use error::StoreError;
-pub use history::{Ack, Answer, Batch, History, Options, Removed, Retention, wait};
+pub use history::{Ack, Answer, Batch, Compacted, History, Options, Removed, Retention, SeriesKept, wait};
+pub use rollup::{Resolution, Rollup, Summary};
 
 use std::{fmt, ops::Deref, path::Path, sync::Arc};
 

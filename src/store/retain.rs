@@ -16,6 +16,8 @@ fn remove(connection: &mut Connection, retention: &Retention, now: Timestamp) ->
     let before = |sql: &str, limit: i64| transaction.execute(sql, [limit]).map(|rows| rows as u64);
     let removed = Removed {
         observations: observations(&transaction, (now - retention.observations).0)?,
+        minutes: 0,
+        hours: 0,
         windows: before("DELETE FROM workload_window WHERE start < ?1", (now - retention.windows).0)?,
         forecasts: before("DELETE FROM forecast WHERE origin < ?1", (now - retention.forecasts).0)?,
         // The latest plan and calibration stay: without them the next generation could go back.
