@@ -189,6 +189,7 @@ fn write(program: &Program, incumbent: &Incumbent, mut hot: Hot, seats: &[Seat],
         committed,
         outlook,
         heirs,
+        unlocated: problem.unlocated.clone(),
         report,
     };
     Ok((plan.sealed(), linear.objective))

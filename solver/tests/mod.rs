@@ -45,6 +45,7 @@ fn house(islands: &[u32]) -> Problem {
         calibration_generation: 1,
         forecasts: Vec::new(),
         notes: Vec::new(),
+        unlocated: std::collections::BTreeSet::new(),
     };
     add_pool(&mut problem, "a", islands);
     problem

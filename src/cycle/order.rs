@@ -1,8 +1,9 @@
 //! What one cycle's work is given: the loop's knowledge at one instant, as a value that can be handed to another process.
 
 use crate::{Cause, JobReading, Setup, State};
-use fleet::{Calibration, GpuSlot, PlanRef, Resident, Series, Span, Timestamp, Workload, WorkloadId, WorkloadWindow};
+use fleet::{Calibration, GpuSlot, PlanRef, PoolId, Resident, Series, Span, Timestamp, Workload, WorkloadId, WorkloadWindow};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Tokens per request and hit rates are smooth: the last day says what they are.
 const LATELY: Span = Span::DAY;
@@ -25,6 +26,8 @@ pub struct WorkOrder {
     pub slots: Vec<GpuSlot>,
     /// What runs.
     pub residents: Vec<Resident>,
+    /// Pools in which something is known to run, but not on which GPUs.
+    pub unlocated: BTreeSet<PoolId>,
     /// How far jobs are.
     pub jobs: Vec<JobReading>,
     /// What was noticed on the way, in words.

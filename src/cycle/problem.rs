@@ -74,6 +74,7 @@ pub(crate) fn build(order: &WorkOrder, forecasts: &[ForecastSet]) -> Built {
         forecasts: forecasts.iter().map(|s| s.published.id.clone()).collect(),
         steps,
         notes,
+        unlocated: order.unlocated.clone(),
     };
     Built { problem, priors }
 }
@@ -171,6 +172,10 @@ fn service_spec(
     if !order.setup.policy.shrink_before_season && input.hourly.known() < SEASON_HOURS && running > min_replicas {
         min_replicas = running.min(service.max_replicas.max(service.min_replicas));
         notes.push(format!("{}: {} of {SEASON_HOURS} h seen, so it keeps the {running} replicas it has", workload.id, input.hourly.known()));
+    }
+    // A price per request would let a few requests go unserved; whoever asks at all has it running until nobody did for the stabilisation time.
+    if min_replicas == 0 && service.max_replicas > 0 && (input.waiting > 0.0 || input.recent.iter().any(|rate| *rate > 0.0)) {
+        min_replicas = 1;
     }
     if input.recent.is_empty() {
         notes.push(format!("{}: nothing known of its demand now; the forecast or what runs is held", workload.id));

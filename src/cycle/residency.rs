@@ -4,7 +4,7 @@ use crate::{
     JobState, State,
     state::{StartWatch, TargetState},
 };
-use fleet::{Availability, Gpu, GpuId, GpuSlot, GpuStatus, Occupant, ReplicaId, Resident, Span, Timestamp, VariantId};
+use fleet::{Availability, Gpu, GpuId, GpuSlot, GpuStatus, Occupant, PoolId, ReplicaId, Resident, Span, Target, TargetId, Timestamp, VariantId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A replica that has not answered after this many times the cold start expected of it is a failed start.
@@ -27,6 +27,8 @@ pub(crate) struct Snapshot {
     pub slots: Vec<GpuSlot>,
     pub residents: Vec<Resident>,
     pub notes: Vec<String>,
+    /// Pools in which replicas run on GPUs nobody knows.
+    pub unlocated: BTreeSet<PoolId>,
 }
 
 /// A replica as readings show it.
@@ -42,7 +44,7 @@ pub(crate) fn snapshot(state: &State, now: Timestamp) -> Snapshot {
     let mut notes = Vec::new();
     let mut blocked: BTreeMap<GpuId, Availability> = BTreeMap::new();
     let mut replicas = replicas_on_gpus(state, now, &mut blocked, &mut notes);
-    replicas_behind_targets(state, now, &mut replicas, &mut blocked, &mut notes);
+    let unlocated = replicas_behind_targets(state, now, &mut replicas, &mut blocked, &mut notes);
     let mut residents: Vec<Resident> = replicas
         .into_iter()
         .map(|(replica, seen)| Resident {
@@ -60,14 +62,17 @@ pub(crate) fn snapshot(state: &State, now: Timestamp) -> Snapshot {
     residents.sort_by(|a, b| a.gpus.first().cmp(&b.gpus.first()).then_with(|| a.occupant.cmp(&b.occupant)));
     let held: BTreeSet<&GpuId> = residents.iter().flat_map(|r| &r.gpus).collect();
     for slot in slots.iter_mut().filter(|s| s.availability == Availability::Usable && !held.contains(&s.id)) {
-        match state.gpus.get(&slot.id).map(|r| &r.status) {
-            Some(GpuStatus::Free) => {}
+        let reading = state.gpus.get(&slot.id);
+        let stale = reading.is_some_and(|r| now.since(r.at) > state.setup.policy.silent_after);
+        match reading.map(|r| &r.status) {
+            Some(GpuStatus::Free) if !stale => {}
+            Some(GpuStatus::Free) => slot.availability = Availability::Occupied("was free when last seen, which is too long ago".into()),
             None if state.setup.unobserved_free.contains(&slot.node) => {}
             Some(_) => slot.availability = Availability::Occupied("holds something that is not planned with".into()),
             None => slot.availability = Availability::Occupied("not observed to be free".into()),
         }
     }
-    Snapshot { slots, residents, notes }
+    Snapshot { slots, residents, notes, unlocated }
 }
 
 /// A GPU that is busy is ours to plan with when a resident explains why.
@@ -132,7 +137,8 @@ fn replicas_behind_targets(
     replicas: &mut BTreeMap<ReplicaId, Seen>,
     blocked: &mut BTreeMap<GpuId, Availability>,
     notes: &mut Vec<String>,
-) {
+) -> BTreeSet<PoolId> {
+    let mut assumed: BTreeMap<PoolId, (usize, &TargetId)> = BTreeMap::new();
     let mut taken: BTreeSet<GpuId> = replicas.values().flat_map(|s| s.gpus.clone()).collect();
     taken.extend(state.targets.values().flat_map(|t| t.target.gpus.clone()));
     taken.extend(state.jobs.values().flat_map(|j| j.gpus.clone()));
@@ -141,7 +147,7 @@ fn replicas_behind_targets(
         // A router holds no GPU.
         let (None, Some(variant)) = (&target.replica, &target.variant) else { continue };
         let Ok(replica) = ReplicaId::new(format!("{variant}@{}", target.id)) else { continue };
-        let mut gpus = target.gpus.clone();
+        let mut gpus = if target.gpus.is_empty() { held_by_pod(state, target) } else { target.gpus.clone() };
         if gpus.is_empty() {
             gpus = assumed_gpus(state, variant, &taken);
             if gpus.is_empty() {
@@ -149,7 +155,9 @@ fn replicas_behind_targets(
                 continue;
             }
             taken.extend(gpus.iter().cloned());
-            notes.push(format!("target {} names no GPUs: its replica is taken to be on {}", target.id, gpus[0]));
+            if let Some(pool) = state.setup.fleet.gpu(&gpus[0]).map(|g| g.pool.clone()) {
+                assumed.entry(pool).or_insert((0, &target.id)).0 += 1;
+            }
         }
         match known.last_ok {
             Some(at) if !state.is_silent(known, now) || state.is_dark(&target.workload) => {
@@ -163,6 +171,18 @@ fn replicas_behind_targets(
             }
         }
     }
+    notes.extend(
+        assumed.iter().map(|(pool, (n, first))| {
+            format!("{n} replicas run in pool {pool}, on GPUs nobody names ({first} first): GPUs of the pool are counted, not named")
+        }),
+    );
+    assumed.into_keys().collect()
+}
+
+/// The GPUs that GPU pages say a target's pod holds.
+fn held_by_pod(state: &State, target: &Target) -> Vec<GpuId> {
+    let Some(pod) = &target.pod else { return Vec::new() };
+    state.gpu_holders.iter().filter(|(_, holder)| *holder == pod).map(|(gpu, _)| gpu.clone()).collect()
 }
 
 /// The first GPUs of one island of the variant's kind that nothing claims and nobody saw free.

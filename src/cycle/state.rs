@@ -18,6 +18,8 @@ pub struct State {
     pub(crate) history: BTreeMap<WorkloadId, Vec<WorkloadWindow>>,
     pub(crate) targets: BTreeMap<TargetId, TargetState>,
     pub(crate) gpus: BTreeMap<GpuId, GpuReading>,
+    /// Pods that GPU pages say hold a GPU.
+    pub(crate) gpu_holders: BTreeMap<GpuId, String>,
     pub(crate) jobs: BTreeMap<JobId, JobReading>,
     /// Replicas whose start was seen.
     pub(crate) starts: BTreeMap<ReplicaId, StartWatch>,
@@ -100,6 +102,7 @@ impl State {
             history: BTreeMap::new(),
             targets: BTreeMap::new(),
             gpus: BTreeMap::new(),
+            gpu_holders: BTreeMap::new(),
             jobs: BTreeMap::new(),
             starts: BTreeMap::new(),
             started: Vec::new(),

@@ -224,6 +224,7 @@ impl State {
             services: self.services().map(|w| ServiceInput::of(self, w, now)).collect(),
             slots: snapshot.slots,
             residents: snapshot.residents,
+            unlocated: snapshot.unlocated,
             jobs: self.jobs.values().cloned().collect(),
             notes: snapshot.notes.into_iter().chain(silent).collect(),
         };

@@ -68,6 +68,7 @@ impl Bench {
             variant: Some(id("v")),
             replica: Some(id::<ReplicaId>(&format!("r{i}"))),
             gpus: vec![id(&format!("n1/{i}"))],
+            pod: None,
         });
         let mut bench = Self { state: Some(State::new(setup(), BEGIN)), targets: targets.collect(), replicas, now: BEGIN };
         bench.send(Event::Targets(bench.targets.clone()));

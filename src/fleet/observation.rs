@@ -504,4 +504,7 @@ pub struct Target {
     pub replica: Option<ReplicaId>,
     /// The GPUs it holds, where known.
     pub gpus: Vec<GpuId>,
+    /// Its pod, where known: a GPU that a page says the pod holds is its.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
 }

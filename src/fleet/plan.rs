@@ -3,7 +3,7 @@
 use crate::{Class, Currency, GpuId, JobId, PlanId, PoolId, ProblemId, ReplicaId, Span, Step, Timestamp, VariantId, WorkloadId, fingerprint};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What holds GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +63,9 @@ pub struct Plan {
     pub outlook: Vec<OutlookStep>,
     /// For every usable GPU, what takes it if it is freed early.
     pub heirs: Vec<Heir>,
+    /// Pools of which only the number of GPUs counts: what runs there is known, but not on which GPU, so that the names below mean nothing.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unlocated: BTreeSet<PoolId>,
     /// How good it is and why it is so.
     pub report: PlanReport,
 }

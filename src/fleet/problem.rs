@@ -75,6 +75,9 @@ pub struct Problem {
     pub forecasts: Vec<ForecastId>,
     /// What was noticed while the problem was made (a pin dropped, a silent source, a floor raised), in words.
     pub notes: Vec<String>,
+    /// Pools in which replicas are known to run, but not on which GPUs: the names given to them here only stand for a number.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unlocated: BTreeSet<PoolId>,
 }
 
 /// A plan by name and number.

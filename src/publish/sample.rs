@@ -31,6 +31,7 @@ pub(crate) fn plan(generation: u64, bytes: usize) -> Plan {
         },
         outlook: Vec::new(),
         heirs: Vec::new(),
+        unlocated: std::collections::BTreeSet::new(),
         report: PlanReport {
             status: SolveStatus::Optimal,
             reproducible: true,

@@ -160,7 +160,7 @@ impl Reader<'_> {
             verb: "move",
             what: stop.variant.to_string(),
             amount: "1 replica".into(),
-            place: format!("{} → {}", gpu_names(&stop.gpus, self.problem), gpu_names(&start.gpus, self.problem)),
+            place: self.places(stop, start),
             time: format!("ready {}", start.ready_at.clock()),
             why: Some(format!("the old one drains at {}", stop.until.clock())),
             count: 1,
@@ -217,7 +217,7 @@ impl Reader<'_> {
             verb: "hold",
             what: format!("for {heir}"),
             amount: crate::number::count(gpus.len(), "GPU"),
-            place: gpu_names(&gpus, self.problem),
+            place: self.names(&gpus),
             time: format!("{}-{}", from.clock(), until.clock()),
             why: None,
             count: gpus.len(),
@@ -301,8 +301,19 @@ impl Reader<'_> {
         self.plan.report.reasons.iter().find(|r: &&Reason| &r.of == of).map(|r| r.text.clone())
     }
 
+    /// Pool and GPUs; the pool alone where nobody knows which GPU holds what, since a name would be a guess.
     fn place(&self, pool: &PoolId, gpus: &[GpuId]) -> String {
-        format!("{pool} {}", gpu_names(gpus, self.problem))
+        if self.plan.unlocated.contains(pool) { pool.to_string() } else { format!("{pool} {}", gpu_names(gpus, self.problem)) }
+    }
+
+    fn places(&self, stop: &ReplicaWindow, start: &ReplicaWindow) -> String {
+        let name = |w: &ReplicaWindow| if self.plan.unlocated.contains(&w.pool) { w.pool.to_string() } else { gpu_names(&w.gpus, self.problem) };
+        format!("{} → {}", name(stop), name(start))
+    }
+
+    fn names(&self, gpus: &[GpuId]) -> String {
+        let pool = gpus.first().and_then(|g| self.problem.gpu(g)).map(|slot| &slot.pool);
+        pool.filter(|pool| self.plan.unlocated.contains(pool)).map_or_else(|| gpu_names(gpus, self.problem), PoolId::to_string)
     }
 
     fn use_of_gpus(&self) -> (i64, f64) {

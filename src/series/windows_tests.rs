@@ -13,6 +13,7 @@ fn target(id: &str) -> Target {
         variant: Some(VariantId::new("m@fp8").unwrap()),
         replica: None,
         gpus: vec![],
+        pod: None,
     }
 }
 

@@ -158,6 +158,7 @@ mod tests {
             },
             outlook: Vec::new(),
             heirs: vec![Heir { gpu: GpuId::new("n1/0").unwrap(), holder: None, heir: None, reason: "nobody waits".into() }],
+            unlocated: std::collections::BTreeSet::new(),
             report: PlanReport {
                 status: SolveStatus::Optimal,
                 reproducible: true,

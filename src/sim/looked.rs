@@ -32,14 +32,14 @@ pub(crate) fn endpoints(world: &World) -> Vec<Endpoint> {
             let name = if variant.services.len() == 1 { id.to_string() } else { format!("{id}#{workload}") };
             let Ok(target) = TargetId::new(name) else { continue };
             let gpus = replica.gpus.iter().map(|g| world.catalogue.gpus[*g].id.clone()).collect();
-            let target = Target { id: target, workload, variant: Some(variant.id.clone()), replica: Some(id.clone()), gpus };
+            let target = Target { id: target, workload, variant: Some(variant.id.clone()), replica: Some(id.clone()), gpus, pod: None };
             out.push(Endpoint { target, page: Page::Replica(id.clone(), slot) });
         }
     }
     for (at, service) in world.catalogue.services.iter().enumerate() {
         let served = world.replicas.values().any(|r| r.is_ready(world.now) && service.variants.contains(&r.variant));
         let (false, Ok(id)) = (served, TargetId::new(format!("router/{}", service.id))) else { continue };
-        let target = Target { id, workload: service.id.clone(), variant: None, replica: None, gpus: Vec::new() };
+        let target = Target { id, workload: service.id.clone(), variant: None, replica: None, gpus: Vec::new(), pod: None };
         out.push(Endpoint { target, page: Page::Router(at) });
     }
     out

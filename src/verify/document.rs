@@ -26,6 +26,7 @@ pub(crate) fn check(problem: &Problem, plan: &Plan) -> Vec<Violation> {
     let until = problem.as_of + problem.policy.validity;
     refuse(plan.valid_from != problem.as_of, Code::Validity, format!("valid from {}, should be {}", plan.valid_from, problem.as_of));
     refuse(plan.valid_until != until, Code::Validity, format!("valid until {}, should be {until}", plan.valid_until));
+    refuse(plan.unlocated != problem.unlocated, Code::Problem, "pools without known residency are not those of the problem".into());
     refuse(plan.advisory != problem.policy.advisory, Code::Validity, format!("advisory is {}, the policy says {}", plan.advisory, problem.policy.advisory));
     out
 }

@@ -125,6 +125,7 @@ fn problem() -> Problem {
         calibration_generation: 1,
         forecasts: vec![],
         notes: vec![],
+        unlocated: std::collections::BTreeSet::new(),
     }
 }
 
@@ -210,6 +211,7 @@ fn plan(problem: &Problem) -> Plan {
         committed: committed(problem),
         outlook: vec![outlook(3, 25.0, 1.0, 0.5), outlook(4, 30.0, 0.0, 0.0)],
         heirs: ["a0", "a1", "a2", "a3", "b0", "b1"].map(|g| Heir { gpu: id(g), holder: None, heir: None, reason: "nobody waits".into() }).to_vec(),
+        unlocated: std::collections::BTreeSet::new(),
         report: PlanReport {
             status: SolveStatus::Optimal,
             reproducible: true,

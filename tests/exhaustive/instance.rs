@@ -72,6 +72,7 @@ pub fn instance(seed: u64) -> Problem {
         calibration_generation: 1,
         forecasts: vec![],
         notes: vec![],
+        unlocated: std::collections::BTreeSet::new(),
     };
     if dice.chance(0.2) {
         problem.policy.stops_max = Some(u32::try_from(dice.whole(0, 1)).unwrap_or(0));

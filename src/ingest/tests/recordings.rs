@@ -66,6 +66,7 @@ fn target() -> Target {
         variant: Some(VariantId::new("tiny-llama").unwrap()),
         replica: None,
         gpus: vec![],
+        pod: None,
     }
 }
 
