@@ -17,6 +17,7 @@
 mod accounting;
 mod calibration;
 mod canonical;
+mod engine;
 mod forecast;
 mod ids;
 mod inventory;
@@ -32,6 +33,7 @@ mod workload;
 pub use accounting::{HourKind, Ledger, LedgerError};
 pub use calibration::{Calibration, Estimate, ForecasterState, Provenance};
 pub use canonical::{canonical_bytes, fingerprint};
+pub use engine::{DeviceLabels, EngineRole, EngineTable, EngineTableError, Made, Recognised, SignalRow, Spelling, VersionLabel, plausible};
 pub use forecast::{Forecast, ForecastError, LEVELS, quantile_at};
 pub use ids::{
     CalibrationId, ForecastId, GpuId, GpuKindId, IdError, IslandId, JobId, MemberId, ModelId, NodeId, OutcomeId, PlanId, PoolId, ProblemId, ReplicaId,
