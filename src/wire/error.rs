@@ -1,6 +1,7 @@
 //! What can go wrong on the way out. No variant can hold a secret: addresses are redacted when the error is made.
 
 use crate::Redacted;
+use std::time::Duration;
 
 /// A request that brought no usable answer.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,16 @@ pub enum WireError {
         url: Redacted,
         /// The status.
         status: u16,
+        /// How long it asks to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// A redirect that is not followed.
+    #[error("{url} redirects, which is not followed: {reason}")]
+    Redirect {
+        /// Who redirects.
+        url: Redacted,
+        /// Why it ends there.
+        reason: String,
     },
     /// The exchange broke off, or made no sense.
     #[error("the exchange with {url} failed: {reason}")]
@@ -68,14 +79,22 @@ impl WireError {
         match self {
             Self::Connect { .. } | Self::Timeout { .. } | Self::Exchange { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Self::Setup { .. } | Self::Address { .. } | Self::TooLarge { .. } => false,
+            Self::Setup { .. } | Self::Address { .. } | Self::TooLarge { .. } | Self::Redirect { .. } => false,
+        }
+    }
+
+    /// How long the server asked to be left alone, if it did.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
         }
     }
 
     /// Sorts an error of the HTTP library into ours, leaving its address out.
-    pub(crate) fn sort(error: reqwest::Error, url: &str, timeout: std::time::Duration) -> Self {
+    pub(crate) fn sort(error: reqwest::Error, url: Redacted, timeout: Duration) -> Self {
         let error = error.without_url();
-        let url = Redacted::new(url);
         if error.is_connect() {
             Self::Connect { url, reason: innermost(&error) }
         } else if error.is_timeout() {
