@@ -18,6 +18,8 @@ use serde_json::{Map, Value, json};
 /// |---|---|
 /// | `/v1/plan` | the plan in force; its id is the `ETag`, so `If-None-Match` costs a reader nothing while it stays |
 /// | `/v1/forecast` | the latest forecast of each workload; `?workload=NAME` of one |
+/// | `/v1/sources` | where readings come from, and whether each signal may be relied on |
+/// | `/v1/status` | everything at a glance: conditions, the plan in force, sources that are silent or not whole |
 /// | `/healthz` | the process answers |
 /// | `/readyz` | 200 when every condition holds, else 503 with each one that does not |
 /// | `/metrics` | Prometheus text, or `OpenMetrics` where `Accept` asks for it |
@@ -25,6 +27,8 @@ pub fn router(state: Published) -> Router {
     Router::new()
         .route("/v1/plan", get(plan))
         .route("/v1/forecast", get(forecast))
+        .route("/v1/sources", get(sources))
+        .route("/v1/status", get(status))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
@@ -34,7 +38,7 @@ pub fn router(state: Published) -> Router {
 }
 
 /// A problem document: what is wrong, for machines (`code`) and people (`detail`).
-fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
+pub(crate) fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
     problem_with(status, code, detail, Map::new())
 }
 
@@ -87,6 +91,21 @@ async fn forecast(State(state): State<Published>, query: Result<Query<ForecastQu
     }
 }
 
+async fn sources(State(state): State<Published>) -> Response {
+    Json(&*state.view().sources).into_response()
+}
+
+async fn status(State(state): State<Published>) -> Response {
+    let view = state.view();
+    let plan = view.plan.as_ref().map(|held| {
+        let plan = &held.plan;
+        json!({ "id": plan.id, "generation": plan.generation, "as_of": plan.as_of, "valid_until": plan.valid_until, "advisory": plan.advisory })
+    });
+    let doubtful: Vec<_> = view.sources.iter().filter(|source| !source.is_whole()).collect();
+    let body = json!({ "ready": view.is_ready(), "conditions": *view.conditions, "plan": plan, "sources": view.sources.len(), "doubtful": doubtful });
+    Json(body).into_response()
+}
+
 async fn ready(State(state): State<Published>) -> Response {
     let view = state.view();
     if view.is_ready() {
@@ -113,12 +132,12 @@ async fn metrics(State(state): State<Published>, headers: HeaderMap) -> Response
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Condition, Metrics, PublishError, sample};
+    use crate::{Condition, Metrics, PublishError, Reliance, SignalStatus, SourceStatus, sample};
     use axum::{
         body::{Body, to_bytes},
         http::{Method, Request},
     };
-    use fleet::{ForecastId, LEVELS, Plan, Span, Timestamp};
+    use fleet::{ForecastId, LEVELS, Plan, Signal, Span, Timestamp};
     use std::sync::Arc;
     use tower::ServiceExt;
 
@@ -211,6 +230,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_status_names_what_cannot_be_relied_on() {
+        let state = published();
+        let source = |name: &str, state: Reliance| SourceStatus {
+            name: name.into(),
+            workload: None,
+            ok: true,
+            last_answer: Some(Timestamp(60)),
+            reason: None,
+            server: None,
+            signals: vec![SignalStatus { signal: Signal::GpuPower, state, last: Some(Timestamp(60)) }],
+        };
+        state.set_sources(vec![source("a", Reliance::Fresh), source("b", Reliance::Missing)]);
+        let all: Vec<SourceStatus> = serde_json::from_str(&get(&state, "/v1/sources").await.2).unwrap();
+        assert_eq!(all.len(), 2);
+        let body: Value = serde_json::from_str(&get(&state, "/v1/status").await.2).unwrap();
+        assert_eq!((&body["sources"], &body["doubtful"][0]["name"], &body["doubtful"][1]), (&json!(2), &json!("b"), &Value::Null));
+        assert_eq!(body["doubtful"][0]["signals"][0]["state"], "missing");
+    }
+
+    #[tokio::test]
     async fn ready_only_when_every_condition_is_known_to_hold() {
         let state = published();
         assert_problem(&get(&state, "/readyz").await, 503, "not_ready");
@@ -228,7 +267,7 @@ mod tests {
     async fn head_answers_everywhere_and_the_rest_is_refused_politely() {
         let state = published();
         state.set_plan(&Arc::new(sample::plan(1, 0))).unwrap();
-        for path in ["/v1/plan", "/v1/forecast", "/healthz", "/readyz", "/metrics"] {
+        for path in ["/v1/plan", "/v1/forecast", "/v1/sources", "/v1/status", "/healthz", "/readyz", "/metrics"] {
             let (got, head) = (get(&state, path).await, ask(&state, Method::HEAD, path, &[]).await);
             assert_eq!((got.0, "", got.1.get(header::CONTENT_TYPE)), (head.0, head.2.as_str(), head.1.get(header::CONTENT_TYPE)), "{path}");
             let refused = ask(&state, Method::POST, path, &[]).await;

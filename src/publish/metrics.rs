@@ -164,7 +164,11 @@ struct Families {
     scrapes: Family<ScrapeLabels, Counter>,
     skipped: Family<SkippedLabels, Counter>,
     silent: Family<TargetLabel, Gauge>,
+    scrapes_late: Counter,
+    observations: Counter,
     store_errors: Counter,
+    store_queue_bytes: Known,
+    store_lost_points: Counter,
     worker_kills: Counter,
     label_overflows: Counter,
 }
@@ -187,7 +191,11 @@ impl Default for Families {
             scrapes: Family::default(),
             skipped: Family::default(),
             silent: Family::default(),
+            scrapes_late: Counter::default(),
+            observations: Counter::default(),
             store_errors: Counter::default(),
+            store_queue_bytes: Family::default(),
+            store_lost_points: Counter::default(),
             worker_kills: Counter::default(),
             label_overflows: Counter::default(),
         }
@@ -210,7 +218,11 @@ impl Families {
         registry.register("scrapes", "Looks at a target, by how they went", self.scrapes.clone());
         registry.register("samples_skipped", "Samples of a target's page left out, by their name there", self.skipped.clone());
         registry.register("source_silent", "1 while nothing is known of a target, else 0", self.silent.clone());
+        registry.register("scrapes_late", "Looks that began late, or not at all because the one before was under way", self.scrapes_late.clone());
+        registry.register("observations_kept", "Numbers read that the history took", self.observations.clone());
         registry.register("store_errors", "Operations the history refused", self.store_errors.clone());
+        registry.register("store_queue_bytes", "Readings and decisions that wait for the history's server to take them", self.store_queue_bytes.clone());
+        registry.register("store_lost_points", "Points given up because the queue was full or the server refused them for good", self.store_lost_points.clone());
         registry.register("worker_kills", "Worker processes killed at their deadline", self.worker_kills.clone());
         registry.register("label_overflows", "Samples counted under a label of other because there were too many names", self.label_overflows.clone());
     }
@@ -313,6 +325,22 @@ impl Metrics {
         self.inner.families.store_errors.inc();
     }
 
+    /// Looks that began late since this was last told.
+    pub fn scrapes_late(&self, more: u64) {
+        self.inner.families.scrapes_late.inc_by(more);
+    }
+
+    /// The history took numbers read.
+    pub fn observations_kept(&self, more: u64) {
+        self.inner.families.observations.inc_by(more);
+    }
+
+    /// What waits for the history's server, in bytes, and points lost since this was last told.
+    pub fn store_queue(&self, bytes: u64, lost: u64) {
+        set(&self.inner.families.store_queue_bytes, number(bytes));
+        self.inner.families.store_lost_points.inc_by(lost);
+    }
+
     /// A worker process was killed at its deadline.
     pub fn worker_killed(&self) {
         self.inner.families.worker_kills.inc();
@@ -397,6 +425,7 @@ mod tests {
         let chat = WorkloadId::new("chat").unwrap();
         metrics.cycle(CycleOutcome::Planned);
         metrics.solved(0.2);
+        metrics.store_queue(1_024, 2);
         metrics.plan_in_force(&sample::plan(7, 0), T0);
         metrics.demand([(&chat, Some(3.5))]);
         let forecast = Forecast {
@@ -442,16 +471,20 @@ mod tests {
                 "turnaround_demand_requests_per_second gauge",
                 "turnaround_forecast_requests_per_second gauge",
                 "turnaround_label_overflows_total counter",
+                "turnaround_observations_kept_total counter",
                 "turnaround_plan_expiry_timestamp_seconds gauge",
                 "turnaround_plan_gap_ratio gauge",
                 "turnaround_plan_generation gauge",
                 "turnaround_plan_timestamp_seconds gauge",
                 "turnaround_planned_replicas gauge",
                 "turnaround_samples_skipped_total counter",
+                "turnaround_scrapes_late_total counter",
                 "turnaround_scrapes_total counter",
                 "turnaround_solve_seconds histogram",
                 "turnaround_source_silent gauge",
                 "turnaround_store_errors_total counter",
+                "turnaround_store_lost_points_total counter",
+                "turnaround_store_queue_bytes gauge",
                 "turnaround_worker_kills_total counter",
             ]
         );

@@ -2,13 +2,13 @@
 
 use crate::{Metrics, PublishError, plan_file};
 use axum::body::Bytes;
-use fleet::{Forecast, Plan, Timestamp};
-use serde::Serialize;
+use fleet::{Forecast, Plan, Server, Signal, Timestamp, WorkloadId};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Something that must hold before others may rely on this program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     /// Its name, such as `store` or `sources`; stable, for machines.
     pub name: String,
@@ -18,6 +18,58 @@ pub struct Condition {
     pub reason: String,
     /// Since when it is so.
     pub since: Timestamp,
+}
+
+/// How a source of readings stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// Its name.
+    pub name: String,
+    /// The service it tells of; nothing for pages about GPUs.
+    pub workload: Option<WorkloadId>,
+    /// It answers.
+    pub ok: bool,
+    /// Last time it answered.
+    pub last_answer: Option<Timestamp>,
+    /// Why it is silent, where it is.
+    pub reason: Option<String>,
+    /// What answers there.
+    pub server: Option<Server>,
+    /// Its signals, in order.
+    pub signals: Vec<SignalStatus>,
+}
+
+/// How one signal of a source stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SignalStatus {
+    /// Which.
+    pub signal: Signal,
+    /// Whether what was read last may be relied on.
+    pub state: Reliance,
+    /// Last time it was read; nothing when it never was.
+    pub last: Option<Timestamp>,
+}
+
+/// Whether a signal may be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reliance {
+    /// Read at the last look.
+    Fresh,
+    /// Read, but it stands still while others of its source move.
+    Frozen,
+    /// Its source is silent.
+    Stale,
+    /// Its source answers without it.
+    Missing,
+}
+
+impl SourceStatus {
+    /// It answers, and every signal may be relied on.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.ok && self.signals.iter().all(|s| s.state == Reliance::Fresh)
+    }
 }
 
 /// A plan with the bytes it is sent as.
@@ -38,6 +90,8 @@ pub struct View {
     pub forecasts: Arc<Vec<Forecast>>,
     /// What must hold; nothing while the daemon starts.
     pub conditions: Arc<Vec<Condition>>,
+    /// Where readings come from, in order of name.
+    pub sources: Arc<Vec<SourceStatus>>,
 }
 
 impl View {
@@ -99,6 +153,11 @@ impl Published {
             }
             changed
         });
+    }
+
+    /// Replaces what is said of the sources.
+    pub fn set_sources(&self, sources: Vec<SourceStatus>) {
+        self.view.send_modify(|view| view.sources = Arc::new(sources));
     }
 
     /// What is in force now.
