@@ -1,5 +1,7 @@
 //! What the tests of the product share: where its binary is, and where public data may lie.
 
+pub mod exporters;
+
 use std::path::PathBuf;
 
 /// The binary under test, beside the test that asks. Cargo builds it for its own package only, so `make test` builds it first.
@@ -10,7 +12,7 @@ use std::path::PathBuf;
 pub fn turnaround() -> PathBuf {
     let mut folder = std::env::current_exe().expect("a test knows where it is");
     folder.pop();
-    if folder.ends_with("deps") {
+    if folder.ends_with("deps") || folder.ends_with("examples") {
         folder.pop();
     }
     let binary = folder.join("turnaround");
