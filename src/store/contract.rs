@@ -1,14 +1,15 @@
 //! What every back end of the history must do. [`suite`] asks for fresh, empty stores and runs every rule against them; a back end's own
-//! test calls it.
+//! test calls it. What is a matter of one back end alone (when exactly retention removes, what compacting gives back) stands in its own tests.
 
-use crate::{Batch, Options, Removed, Store, StoreError, wait};
+use crate::contract_history as history;
+use crate::{Batch, Store, StoreError, wait};
 use fleet::{
     Calibration, Committed, Currency, Forecast, ForecastId, LEVELS, Objective, Observation, Outcome, OutcomeId, Plan, PlanId, PlanReport, PolicySpec, Problem,
     Signal, SolveStatus, Span, TargetId, Timestamp, WorkloadId, WorkloadWindow,
 };
 
 /// Every rule, each on a store of its own.
-fn suite(fresh: &dyn Fn() -> Store) {
+pub(crate) fn suite(fresh: &dyn Fn() -> Store) {
     for rule in [
         everything_reads_back_as_written,
         spans_are_half_open_and_filters_hold,
@@ -16,8 +17,13 @@ fn suite(fresh: &dyn Fn() -> Store) {
         the_same_key_again,
         generations_never_go_back,
         numbers_that_cannot_be_kept_are_refused,
-        retention_removes_the_old_and_keeps_the_latest,
         an_answer_outlives_its_handle,
+        history::members_of_a_target_are_told_apart,
+        history::rollups_are_what_their_observations_sum_up_to,
+        history::late_and_corrected_observations_are_summed_up_again,
+        history::a_back_fill_twice_is_a_back_fill_once,
+        history::what_is_admitted_comes_back_identical,
+        history::what_cannot_come_back_is_refused_with_its_reason,
     ] {
         let store = fresh();
         rule(&store);
@@ -25,23 +31,8 @@ fn suite(fresh: &dyn Fn() -> Store) {
     }
 }
 
-#[test]
-fn embedded_file_keeps_the_contract() {
-    let folder = tempfile::tempdir().unwrap();
-    let count = std::cell::Cell::new(0);
-    suite(&|| {
-        count.set(count.get() + 1);
-        Store::open(folder.path().join(format!("made/{}.db", count.get())), Options::default()).unwrap()
-    });
-}
-
-#[test]
-fn embedded_memory_keeps_the_contract() {
-    suite(&|| Store::in_memory().unwrap());
-}
-
 /// Beginning of all samples.
-const T0: Timestamp = Timestamp(1_700_000_000);
+pub(crate) const T0: Timestamp = Timestamp(1_700_000_000);
 
 pub(crate) fn observation(source: &str, signal: Signal, part: Option<&str>, at: i64, value: f64) -> Observation {
     let observed = T0 + Span(at);
@@ -159,7 +150,7 @@ fn calibration(generation: u64, at: i64) -> Calibration {
 }
 
 /// One of each, for instants from `at`.
-fn one_of_each(at: i64, generation: u64) -> Batch {
+pub(crate) fn one_of_each(at: i64, generation: u64) -> Batch {
     Batch {
         observations: vec![
             observation("chat-1", Signal::RequestsRunning, None, at, 3.0),
@@ -277,24 +268,6 @@ fn numbers_that_cannot_be_kept_are_refused(store: &Store) {
     for batch in [nan, gap, huge] {
         assert!(matches!(wait(store.append(batch)), Err(StoreError::Number { .. })));
     }
-}
-
-fn retention_removes_the_old_and_keeps_the_latest(store: &Store) {
-    let day = 86_400;
-    for (index, at) in [0, 8 * day, 401 * day].into_iter().enumerate() {
-        wait(store.append(one_of_each(at, index as u64 + 1))).unwrap();
-    }
-    let removed = wait(store.retain(T0 + Span(402 * day))).unwrap();
-    assert_eq!(removed, Removed { observations: 6, windows: 1, forecasts: 2, plans: 1, problems: 1, outcomes: 1, calibrations: 1, ..Removed::default() });
-    assert_eq!(wait(store.retain(T0 + Span(402 * day))).unwrap(), Removed::default());
-    wait(store.retain(T0 + Span(4_000 * day))).unwrap();
-    let latest = wait(store.latest_plan()).unwrap().unwrap();
-    assert_eq!(latest.generation, 3);
-    assert!(wait(store.problem(&latest.problem)).unwrap().is_some(), "the plan in force lost its problem");
-    assert_eq!(wait(store.latest_calibration()).unwrap().map(|c| c.generation), Some(3));
-    assert!(wait(store.snapshot("cycle")).unwrap().is_some());
-    // A source that fell silent and comes back begins anew in the dictionary.
-    wait(store.append(Batch { observations: one_of_each(4_001 * day, 9).observations, ..Batch::default() })).unwrap();
 }
 
 fn an_answer_outlives_its_handle(store: &Store) {

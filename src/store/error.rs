@@ -13,6 +13,14 @@ pub enum StoreError {
         /// Why.
         source: std::io::Error,
     },
+    /// The copy made before a migration cannot be put in its place.
+    #[error("cannot keep a copy of the store at {path} before bringing it to today's shape: {source}", path = path.display())]
+    Backup {
+        /// The copy.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The content of the file is not what was written.
     #[error(
         "the store {location} is damaged: {operation} {object} found: {detail}. Stop turnaround, keep a copy of the file with its -wal and -shm companions, then \
@@ -109,6 +117,17 @@ pub enum StoreError {
         object: String,
         /// What it said.
         detail: String,
+    },
+    /// The server that keeps the history cannot be reached, or refuses the token: what is appended waits in the local queue, and what is asked has
+    /// no answer for now.
+    #[error("the store {location} is away: {reason}; {waiting} points wait in the local queue and nothing is lost")]
+    Away {
+        /// Its address, without secrets.
+        location: String,
+        /// What happened.
+        reason: String,
+        /// Points that wait to be sent.
+        waiting: u64,
     },
     /// The store's thread is gone, after a panic.
     #[error("the store {location} is closed: the thread that serves it has ended; restart turnaround")]

@@ -17,17 +17,25 @@
 //! ```
 
 mod admit;
+mod check;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod contract_history;
+#[cfg(test)]
 mod crash;
+mod dictionary;
 mod embedded;
+#[cfg(test)]
+mod embedded_rules;
 mod error;
 mod history;
 mod migrate;
+mod observed;
 mod read;
 mod retain;
 mod rollup;
+mod summing;
 mod write;
 
 pub use error::StoreError;

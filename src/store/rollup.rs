@@ -55,25 +55,62 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Of one value.
+    #[must_use]
+    pub fn one(value: f64) -> Self {
+        Self { count: 1, mean: value, min: value, max: value, last: value }
+    }
+
     /// Of finite values in order of the instants they were observed at; nothing of none.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
-        let ones = values.iter().map(|&value| Self { count: 1, mean: value, min: value, max: value, last: value });
-        Self::join(&ones.collect::<Vec<_>>())
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        Self::join(values.into_iter().map(Self::one))
     }
 
     /// Of summaries of spans that follow each other; nothing of none. The mean weighs each by its count:
     /// `sum(count_i * mean_i) / sum(count_i)`.
     #[must_use]
-    pub fn join(parts: &[Self]) -> Option<Self> {
-        let (first, rest) = parts.split_first()?;
-        let count = parts.iter().map(|part| part.count).sum();
-        let (min, max) = rest.iter().fold((first.min, first.max), |(min, max), part| (min.min(part.min), max.max(part.max)));
-        let sum: f64 = parts.iter().map(|part| part.mean * weight(part.count)).sum();
-        let mean = sum / weight(count);
-        // Near the largest number a sum may overflow where its mean does not: then each is divided first.
-        let mean = if mean.is_finite() { mean } else { parts.iter().map(|part| part.mean * (weight(part.count) / weight(count))).sum() };
-        Some(Self { count, mean: mean.clamp(min, max), min, max, last: parts[parts.len() - 1].last })
+    pub fn join(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut parts = parts.into_iter();
+        let mut sum = Sum::begin(parts.next()?);
+        parts.for_each(|part| sum.add(part));
+        Some(sum.summary())
+    }
+}
+
+/// A summary while it is being made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sum {
+    so_far: Summary,
+    /// Of `count * mean`.
+    sum: f64,
+    /// The same scaled down: near the largest number a sum may overflow where its mean does not.
+    scaled: f64,
+}
+
+/// A power of two: scaling by it is exact. Sums of up to 2^64 values cannot overflow once scaled.
+const SCALE: f64 = 1.0 / 18_446_744_073_709_551_616.0;
+
+impl Sum {
+    pub(crate) fn begin(first: Summary) -> Self {
+        let mut sum = Self { so_far: Summary { count: 0, ..first }, sum: 0.0, scaled: 0.0 };
+        sum.add(first);
+        sum
+    }
+
+    pub(crate) fn add(&mut self, part: Summary) {
+        let so_far = &mut self.so_far;
+        so_far.count += part.count;
+        (so_far.min, so_far.max, so_far.last) = (so_far.min.min(part.min), so_far.max.max(part.max), part.last);
+        self.sum += part.mean * weight(part.count);
+        self.scaled += part.mean * SCALE * weight(part.count);
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let count = weight(self.so_far.count);
+        let mean = self.sum / count;
+        let mean = if mean.is_finite() { mean } else { self.scaled / count / SCALE };
+        Summary { mean: mean.clamp(self.so_far.min, self.so_far.max), ..self.so_far }
     }
 }
 
@@ -106,8 +143,7 @@ impl Rollup {
     #[must_use]
     pub fn raw(observation: Observation) -> Self {
         let Observation { source, member, signal, part, value, observed, .. } = observation;
-        let summary = Summary { count: 1, mean: value, min: value, max: value, last: value };
-        Self { source, member, signal, part, start: observed, length: Span::ZERO, summary }
+        Self { source, member, signal, part, start: observed, length: Span::ZERO, summary: Summary::one(value) }
     }
 }
 
@@ -118,11 +154,11 @@ mod tests {
 
     #[test]
     fn nothing_sums_up_to_nothing_and_the_largest_numbers_to_a_number() {
-        assert_eq!(Summary::of(&[]), None);
-        let huge = Summary::of(&[f64::MAX, f64::MAX, -f64::MAX]).unwrap();
+        assert_eq!(Summary::of([]), None);
+        let huge = Summary::of([f64::MAX, f64::MAX, -f64::MAX]).unwrap();
         assert!((huge.mean / (f64::MAX / 3.0) - 1.0).abs() < 1e-12, "{huge:?}");
-        assert_eq!(Summary::of(&[f64::MAX; 7]).unwrap().mean, f64::MAX);
-        assert_eq!(Summary::of(&[4.0, 1.0, 7.0]), Some(Summary { count: 3, mean: 4.0, min: 1.0, max: 7.0, last: 7.0 }));
+        assert_eq!(Summary::of([f64::MAX; 7]).unwrap().mean, f64::MAX);
+        assert_eq!(Summary::of([4.0, 1.0, 7.0]), Some(Summary { count: 3, mean: 4.0, min: 1.0, max: 7.0, last: 7.0 }));
     }
 
     proptest! {
@@ -133,10 +169,10 @@ mod tests {
             let mut parts = Vec::new();
             for cut in cuts {
                 let (part, rest) = left.split_at(cut.min(left.len()));
-                parts.extend(Summary::of(part));
+                parts.extend(Summary::of(part.iter().copied()));
                 left = rest;
             }
-            let (whole, joined) = (Summary::of(&values).unwrap(), Summary::join(&parts).unwrap());
+            let (whole, joined) = (Summary::of(values.iter().copied()).unwrap(), Summary::join(parts).unwrap());
             prop_assert_eq!(Summary { mean: 0.0, ..joined }, Summary { mean: 0.0, ..whole });
             prop_assert!((joined.mean - whole.mean).abs() <= 1e-6, "{} and {}", joined.mean, whole.mean);
         }

@@ -1,17 +1,29 @@
 //! Writes one batch in one transaction.
 
+use crate::admit::admit;
+use crate::dictionary::Dictionary;
 use crate::error::{StoreError, refused};
+use crate::summing::{self, Mark};
 use crate::{Ack, Batch};
-use fleet::{Calibration, Forecast, Observation, Outcome, Plan, Problem, Signal, WorkloadWindow, canonical_bytes};
+use fleet::{Calibration, Forecast, Observation, Outcome, Plan, Problem, Span, WorkloadWindow, canonical_bytes};
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, TransactionBehavior, params};
 use serde::{Serialize, de::DeserializeOwned};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Writes the batch and returns once `SQLite` has synced it; on any error nothing of it is kept.
-pub(crate) fn append(connection: &mut Connection, batch: &Batch) -> Result<Ack, StoreError> {
+pub(crate) fn append(connection: &mut Connection, dictionary: &mut Dictionary, batch: &Batch) -> Result<Ack, StoreError> {
+    admit(batch)?;
+    let written = write(connection, dictionary, batch);
+    if written.is_err() {
+        dictionary.forget();
+    }
+    written
+}
+
+fn write(connection: &mut Connection, dictionary: &mut Dictionary, batch: &Batch) -> Result<Ack, StoreError> {
     let failed = refused(connection, "begin", "a batch");
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    let mut rows = observations(&transaction, &batch.observations)?;
+    let mut rows = observations(&transaction, dictionary, &batch.observations)?;
     for window in &batch.windows {
         rows += keep_window(&transaction, window)?;
     }
@@ -45,7 +57,7 @@ fn put(transaction: &Transaction<'_>, kind: &'static str, object: &str, sql: &st
 }
 
 /// The canonical bytes, once it is certain that they read back as the same value: JSON would turn a number that is not finite into a gap.
-fn body<T: Serialize + DeserializeOwned + PartialEq>(kind: &'static str, object: &str, value: &T) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn body<T: Serialize + DeserializeOwned + PartialEq>(kind: &'static str, object: &str, value: &T) -> Result<Vec<u8>, StoreError> {
     let bytes = canonical_bytes(value);
     let lost = |detail: String| StoreError::Number { kind, object: object.to_owned(), detail };
     match serde_json::from_slice::<T>(&bytes) {
@@ -55,32 +67,34 @@ fn body<T: Serialize + DeserializeOwned + PartialEq>(kind: &'static str, object:
     }
 }
 
-fn observations(transaction: &Transaction<'_>, observations: &[Observation]) -> Result<u64, StoreError> {
-    let mut series: BTreeMap<(&str, Signal, Option<&str>), i64> = BTreeMap::new();
-    let mut rows = 0;
+/// Writes the numbers and sums them up as far as they go.
+fn observations(transaction: &Transaction<'_>, dictionary: &mut Dictionary, observations: &[Observation]) -> Result<u64, StoreError> {
+    if observations.is_empty() {
+        return Ok(0);
+    }
+    dictionary.refresh(transaction)?;
+    let failed = |o: &Observation| refused(transaction, "append", format!("observation {} {} at {}", o.source, o.signal.name(), o.observed));
+    let summing = || refused(transaction, "sum up", "observations");
+    let mark = summing::mark(transaction).map_err(summing())?;
+    let insert = transaction.prepare_cached("INSERT OR REPLACE INTO observation (minute, series, second, lag, value) VALUES (?1, ?2, ?3, ?4, ?5)");
+    let mut insert = insert.map_err(refused(transaction, "append", "observations"))?;
+    let (mut rows, mut late) = (0, BTreeSet::new());
     for o in observations {
-        let name = || format!("{} {} at {}", o.source, o.signal.name(), o.observed);
-        if !o.value.is_finite() {
-            return Err(StoreError::Number { kind: "observation", object: name(), detail: o.value.to_string() });
+        let series = dictionary.number(transaction, o).map_err(|error| failed(o)(error))?;
+        let minute = o.observed.floor(Span::MINUTE).0;
+        let values = (minute / 60, series, o.observed.0 - minute, o.received.0 - o.observed.0, o.value);
+        rows += insert.execute(values).map_err(|error| failed(o)(error))? as u64;
+        if mark.is_some_and(|mark| minute < mark.minutes()) {
+            late.insert((minute, series));
         }
-        let key = (o.source.as_str(), o.signal, o.part.as_deref());
-        let id = if let Some(id) = series.get(&key) {
-            *id
-        } else {
-            let id = series_id(transaction, o).map_err(refused(transaction, "append", name()))?;
-            *series.entry(key).or_insert(id)
-        };
-        let values = params![id, o.observed.0, o.received.0, o.value];
-        rows += put(transaction, "observation", o.source.as_str(), "INSERT OR REPLACE INTO observation VALUES (?1, ?2, ?3, ?4)", values)?;
+    }
+    if let Some(mark) = mark {
+        summing::again(transaction, mark, &late).map_err(summing())?;
+    }
+    if let Some(target) = observations.iter().map(Mark::after).max() {
+        summing::advance(transaction, target).map_err(summing())?;
     }
     Ok(rows)
-}
-
-/// The series of an observation, entered in the dictionary when new.
-fn series_id(transaction: &Transaction<'_>, o: &Observation) -> rusqlite::Result<i64> {
-    let values = (o.source.as_str(), o.signal.name(), o.part.as_deref().unwrap_or_default());
-    transaction.prepare_cached("INSERT OR IGNORE INTO series (source, signal, part) VALUES (?1, ?2, ?3)")?.execute(values.clone())?;
-    transaction.prepare_cached("SELECT id FROM series WHERE source = ?1 AND signal = ?2 AND part = ?3")?.query_row(values, |row| row.get(0))
 }
 
 fn keep_window(transaction: &Transaction<'_>, window: &WorkloadWindow) -> Result<u64, StoreError> {
