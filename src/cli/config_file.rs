@@ -1,11 +1,8 @@
 //! Reading `turnaround.toml`.
 
 use crate::Failure;
-use config::{Config, TraceInput};
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use config::Config;
+use std::{io::ErrorKind, path::Path};
 
 /// A configuration with the text it came from. Paths in it are relative to where the program runs.
 pub(crate) struct Loaded {
@@ -27,20 +24,9 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
     match config::parse(&text, &path.display().to_string()) {
         Ok(mut config) => {
             let folder = path.parent().unwrap_or(Path::new(""));
-            place(&mut config, folder);
+            config.place(folder);
             Ok(Loaded { config, text })
         }
         Err(faults) => Err(Failure::ConfigFaults { text, faults }),
-    }
-}
-
-fn place(config: &mut Config, folder: &Path) {
-    let join = |path: &mut PathBuf| *path = folder.join(&*path);
-    join(&mut config.store.path);
-    join(&mut config.publish.plan_file);
-    for trace in &mut config.traces {
-        if let TraceInput::File { path, .. } = &mut trace.input {
-            join(path);
-        }
     }
 }

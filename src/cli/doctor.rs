@@ -179,7 +179,7 @@ fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     let mut secrets = BTreeMap::new();
     for target in &config.targets {
-        match target.token.as_ref().map(tokens::read) {
+        match target.access.credential.as_ref().map(|c| match c { config::Credential::Bearer(secret) | config::Credential::Basic { password: secret, .. } => tokens::read(secret) }) {
             Some(Err(why)) => {
                 findings.push(Finding::new(Severity::Error, format!("target {}", target.target.id), why, "set it, or take token out of the source"));
             }

@@ -1,7 +1,7 @@
 //! Secrets of sources: read from where the configuration says they are. The only place that looks at the environment for them.
 
 use crate::Failure;
-use config::{Config, Secret};
+use config::{Config, Credential, Secret};
 use fleet::TargetId;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) fn read(secret: &Secret) -> Result<wire::Secret, String> {
 pub(crate) fn read_all(config: &Config) -> Result<BTreeMap<TargetId, wire::Secret>, Failure> {
     let mut tokens = BTreeMap::new();
     for target in &config.targets {
-        if let Some(secret) = &target.token {
+        if let Some(Credential::Bearer(secret)) = &target.access.credential {
             let token = read(secret).map_err(|why| Failure::new(format!("target {}: {why}", target.target.id)))?;
             tokens.insert(target.target.id.clone(), token);
         }

@@ -50,6 +50,10 @@ pub enum Code {
     Word,
     /// There is nothing to plan with, or nothing to plan for.
     Nothing,
+    /// Things that are compared are counted in different units.
+    Unit,
+    /// Labels or matchers that select nothing.
+    Selector,
     /// A service that could never wake up. A warning.
     Sleeper,
     /// A variant that is left out. A warning.
@@ -58,7 +62,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Syntax,
         Self::UnknownKey,
         Self::Shape,
@@ -81,6 +85,8 @@ impl Code {
         Self::Conflict,
         Self::Word,
         Self::Nothing,
+        Self::Unit,
+        Self::Selector,
         Self::Sleeper,
         Self::LeftOut,
     ];
@@ -115,6 +121,11 @@ impl Code {
             Self::Conflict => ("TA0120", "Two keys say different things about the same, or one means nothing without the other."),
             Self::Word => ("TA0121", "The key understands only the words listed."),
             Self::Nothing => ("TA0122", "A plan needs at least one GPU, and one service or job."),
+            Self::Unit => (
+                "TA0123",
+                "Demand, targets and capacity are counted in the same unit, and a metric has the unit of its signal. Nothing is converted in silence.",
+            ),
+            Self::Selector => ("TA0124", "Series are selected by labels: a table of names and values, or matchers in braces as PromQL writes them."),
             Self::Sleeper => ("TA0151", "At zero replicas nothing serves metrics, so demand cannot be seen and nothing would start a replica again."),
             Self::LeftOut => ("TA0152", "A variant cannot do what the service asks for and is not used for it."),
         }
@@ -166,6 +177,14 @@ pub(crate) struct Findings<'a> {
 impl<'a> Findings<'a> {
     pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
         Self { file, text, errors: Vec::new(), warnings: Vec::new(), fleet_is_sound: true }
+    }
+
+    /// Where a name stands in quotes, from the beginning of `table` on: for tables whose values carry no position of their own.
+    pub(crate) fn place_of(&self, table: Range<usize>, name: &str) -> Range<usize> {
+        let quoted = [format!("\"{name}\""), format!("'{name}'")];
+        let from = table.start.min(self.text.len());
+        let found = quoted.iter().filter_map(|text| self.text.get(from..)?.find(text.as_str()).map(|at| from + at..from + at + text.len()));
+        found.min_by_key(|place| place.start).unwrap_or(table)
     }
 
     pub(crate) fn text_len(&self) -> usize {
@@ -221,7 +240,12 @@ impl<'a> Findings<'a> {
     pub(crate) fn first_stage(&self, error: &toml::de::Error) -> ConfigError {
         let message = error.message();
         let span = error.span().unwrap_or(0..self.text.len().min(1));
-        if let Some((key, known)) = unknown_field(message) {
+        if let Some((word, known)) = expected(message, "unknown variant `") {
+            let help = nearest(&word, known.iter().map(String::as_str))
+                .map_or_else(|| format!("write one of: {}", known.join(", ")), |near| format!("did you mean {near:?}?"));
+            return self.finding(Code::Word, span, format!("{word:?} is not understood here"), "unknown word".into(), help);
+        }
+        if let Some((key, known)) = expected(message, "unknown field `") {
             let help = nearest(&key, known.iter().map(String::as_str))
                 .map_or_else(|| format!("known here: {}", known.join(", ")), |near| format!("did you mean {near}?"));
             return self.finding(Code::UnknownKey, span, format!("unknown key {key}"), "not read by anything".into(), help);
@@ -256,9 +280,9 @@ fn listed(names: &[&str]) -> String {
     if names.len() > 8 { format!("{shown} and {} more", names.len() - 8) } else { shown }
 }
 
-/// Key and known keys of serde's message about an unknown one.
-fn unknown_field(message: &str) -> Option<(String, Vec<String>)> {
-    let rest = message.strip_prefix("unknown field `")?;
+/// The key or word of serde's message about an unknown one, and those known.
+fn expected(message: &str, beginning: &str) -> Option<(String, Vec<String>)> {
+    let rest = message.strip_prefix(beginning)?;
     let mut quoted = rest.split('`');
     let key = quoted.next()?.to_owned();
     // The text alternates between what stands outside and inside the backquotes.
@@ -280,7 +304,7 @@ mod tests {
 
     #[test]
     fn reads_serdes_list_of_keys() {
-        let (key, known) = unknown_field("unknown field `max_replica`, expected one of `name`, `max_replicas`").unwrap();
+        let (key, known) = expected("unknown field `max_replica`, expected one of `name`, `max_replicas`", "unknown field `").unwrap();
         assert_eq!((key.as_str(), known), ("max_replica", vec!["name".to_owned(), "max_replicas".to_owned()]));
     }
 }

@@ -5,41 +5,65 @@
 //! collects everything it finds, so that a file is mended in one go. Errors are plain values with a position and a remedy; the command
 //! line draws them. This crate reads no file, no clock and no environment: secrets are names of files or variables, never values.
 
+mod access;
+mod addresses;
+mod discoveries;
 mod duration;
+mod engines;
 mod error;
 mod gpu_refs;
 mod jobs;
+mod metric_names;
 mod nearest;
 mod node_range;
+mod pages;
 mod pools;
 mod preset_kinds;
 mod preset_models;
+mod pushed_and_stored;
 mod reading;
+mod recorded;
 mod resolved;
+mod resolved_sources;
 mod sample;
 mod schema;
+mod selectors;
 mod services;
 mod settings;
+mod sleepers;
 mod sources;
+mod store_settings;
+mod subjects;
 mod typed;
 mod typed_settings;
+mod typed_sources;
 mod variants;
 mod written;
 
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod refusals_sources;
+#[cfg(test)]
 mod short_form;
 
 pub use error::{Code, ConfigError};
+pub use pages::ENGINES;
 pub use preset_kinds::GPU_KIND_PRESETS;
-pub use resolved::{Config, NvmlConfig, Policy, Publish, RunningJob, Secret, StoreConfig, TargetConfig, TraceConfig, TraceFormat, TraceInput};
+pub use preset_models::preset_models;
+pub use resolved::{Config, InfluxStoreConfig, NvmlConfig, Policy, Publish, RunningJob, StoreConfig, TraceConfig, TraceFormat, TraceInput};
+pub use resolved_sources::{
+    Access, Credential, DiscoveryConfig, DiscoveryList, GpuPageConfig, InfluxSourceConfig, PageLimits, PageSettings, PrometheusApiConfig, PushConfig, Secret,
+    Sources, Subject, TargetConfig, Tls,
+};
 pub use sample::sample;
 pub use schema::schema;
 
 use error::Findings;
 use fleet::WorkloadId;
+use sources::Seen;
 use std::collections::BTreeMap;
+use subjects::Surroundings;
 
 /// Reads a configuration. `file` is the name errors carry; nothing is opened.
 ///
@@ -77,23 +101,37 @@ fn resolve(typed: &typed::File, findings: &mut Findings<'_>) -> Config {
         );
     }
     let (models, variants) = catalogue.into_used(&workloads);
-    let targets = sources::targets(typed, &fleet, &variants, &workloads, &running_jobs, findings);
-    let traces = sources::traces(typed, findings);
-    let nvml = sources::nvml(typed, &fleet, findings);
-    sources::warn_of_sleepers(typed, &workloads, &targets, &traces, findings);
-    Config {
+    let engines = engines::resolve(typed, findings);
+    let names: Vec<&str> = engines.iter().map(|engine| engine.name.as_str()).collect();
+    let known = Surroundings { declared: &typed.service, workloads: &workloads, variants: &variants, fleet: &fleet, engines: &names };
+    let mut seen = Seen::of(&running_jobs);
+    let targets = sources::targets(typed, known, &mut seen, findings);
+    let sources = Sources {
+        gpu_pages: sources::gpu_pages(typed, known, &mut seen, findings),
+        prometheus_apis: discoveries::apis(typed, known, &mut seen, findings),
+        discoveries: discoveries::lists(typed, known, &mut seen, findings),
+        influxdb: pushed_and_stored::buckets(typed, known, &mut seen, findings),
+        push: pushed_and_stored::push(typed, known, findings),
+    };
+    let traces = recorded::traces(typed, findings);
+    let nvml = recorded::nvml(typed, &fleet, findings);
+    let config = Config {
         fleet,
         models,
         variants,
         workloads,
         targets,
+        sources,
+        engines,
         traces,
         nvml,
         unobserved_free,
         running_jobs,
-        store: settings::store(&typed.store, findings),
+        store: store_settings::store(&typed.store, findings),
         policy: settings::policy(&typed.policy, findings),
         publish: settings::publish(&typed.publish, findings),
         warnings: Vec::new(),
-    }
+    };
+    sleepers::warn(typed, &config, findings);
+    config
 }

@@ -102,8 +102,9 @@ pub(crate) fn held_memory(gpu: Bytes) -> Bytes {
     Bytes(gpu.0 / 100 * MEMORY_SHARE_PERCENT)
 }
 
-/// Names of the preset models, in order.
-pub(crate) fn preset_models() -> Vec<&'static str> {
+/// Names of the models known without being written down, in order.
+#[must_use]
+pub fn preset_models() -> Vec<&'static str> {
     let mut names: Vec<&str> = PRESETS.iter().map(|preset| preset.model).collect();
     names.dedup();
     names

@@ -3,7 +3,7 @@
 use crate::{Code, ConfigError, parse};
 
 /// A file without a fault, which the cases below damage. Eight H100 in islands of four, one service, one job.
-const SOUND: &str = r#"
+pub(crate) const SOUND: &str = r#"
 [[pool]]
 nodes = "n[1-2]"
 kind = "H100-80GB"
@@ -33,7 +33,7 @@ gang = 4
 memory = "70GiB"
 "#;
 
-fn faults(text: &str) -> Vec<ConfigError> {
+pub(crate) fn faults(text: &str) -> Vec<ConfigError> {
     parse(text, "turnaround.toml").err().unwrap_or_default()
 }
 
@@ -53,7 +53,7 @@ fn replaced(old: &str, new: &str, code: Code, message: &str, help: &str) {
 
 /// Lines added to the end of the sound file: one fault, in the line of theirs that is numbered `at` from 1.
 #[track_caller]
-fn added(lines: &str, at: usize, code: Code, message: &str, help: &str) {
+pub(crate) fn added(lines: &str, at: usize, code: Code, message: &str, help: &str) {
     check(&format!("{SOUND}{lines}"), sound_lines() + at, code, message, help);
 }
 
@@ -359,7 +359,7 @@ fn what_works_and_is_probably_not_meant() {
 /// Every code has a case here.
 #[test]
 fn every_code_is_triggered() {
-    let here = include_str!("refusals.rs");
+    let here = concat!(include_str!("refusals.rs"), include_str!("refusals_sources.rs"));
     for code in Code::ALL {
         let name = format!("Code::{code:?}");
         let literal = code.as_str();

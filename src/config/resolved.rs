@@ -1,11 +1,15 @@
 //! The second stage: what the rest of the house works with.
 
-use crate::ConfigError;
-use fleet::{Fleet, GpuId, JobId, Model, NodeId, Signal, Span, Target, Timestamp, Variant, Workload, WorkloadId};
+use crate::{
+    ConfigError,
+    resolved_sources::{Access, Sources, TargetConfig},
+};
+use fleet::{EngineTable, Fleet, GpuId, JobId, Model, NodeId, Span, Timestamp, Variant, Workload, WorkloadId};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// A configuration with every name, range, preset and unit resolved.
@@ -19,8 +23,12 @@ pub struct Config {
     pub variants: Vec<Variant>,
     /// Services and jobs, in order of id.
     pub workloads: Vec<Workload>,
-    /// Endpoints to scrape, in the order of the file.
+    /// Metrics pages of replicas and routers, in the order of the file.
     pub targets: Vec<TargetConfig>,
+    /// Everything else readings come from.
+    pub sources: Sources,
+    /// Engines and exporters beside those known, in the order of the file.
+    pub engines: Vec<EngineTable>,
     /// Recorded traffic to replay, in the order of the file.
     pub traces: Vec<TraceConfig>,
     /// GPUs of this host.
@@ -29,7 +37,7 @@ pub struct Config {
     pub unobserved_free: BTreeSet<NodeId>,
     /// Jobs that run already, in order of id.
     pub running_jobs: Vec<RunningJob>,
-    /// The history on disk.
+    /// The history.
     pub store: StoreConfig,
     /// How plans are made.
     pub policy: Policy,
@@ -45,30 +53,24 @@ impl Config {
     pub fn all_unobserved_free(&self) -> bool {
         self.fleet.nodes.iter().all(|node| self.unobserved_free.contains(&node.id))
     }
-}
 
-/// An endpoint to scrape.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetConfig {
-    /// What it stands for.
-    pub target: Target,
-    /// Its address, without credentials.
-    pub url: String,
-    /// Time between two looks.
-    pub interval: Span,
-    /// Where its bearer token is found.
-    pub token: Option<Secret>,
-    /// Metric names by signal, where they differ from those known of the engine.
-    pub metrics: BTreeMap<Signal, String>,
-}
-
-/// Where a secret is found. The secret itself is never part of a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Secret {
-    /// In this file.
-    File(PathBuf),
-    /// In this environment variable.
-    Env(String),
+    /// Relative paths, taken from `folder` from now on: that of the file they stand in.
+    pub fn place(&mut self, folder: &Path) {
+        let join = |path: &mut PathBuf| *path = folder.join(&*path);
+        join(&mut self.store.path);
+        join(&mut self.publish.plan_file);
+        if let Some(influxdb) = &mut self.store.influxdb {
+            join(&mut influxdb.queue);
+            influxdb.access.place(folder);
+        }
+        for trace in &mut self.traces {
+            if let TraceInput::File { path, .. } = &mut trace.input {
+                join(path);
+            }
+        }
+        self.targets.iter_mut().for_each(|target| target.access.place(folder));
+        self.sources.place(folder);
+    }
 }
 
 /// Recorded traffic.
@@ -129,15 +131,44 @@ pub struct RunningJob {
     pub done: Span,
 }
 
-/// The history on disk.
+/// The history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// File of the embedded store.
     pub path: PathBuf,
     /// Time readings are kept as they came.
     pub retention_raw: Span,
+    /// Time readings are kept by the minute; never shorter than as they came.
+    pub retention_minute: Span,
+    /// Time readings are kept by the hour; never shorter than by the minute.
+    pub retention_hour: Span,
     /// Time windows of demand, outcomes and plans are kept.
     pub retention_windows: Span,
+    /// What keeps the history instead of the file.
+    pub influxdb: Option<InfluxStoreConfig>,
+}
+
+/// An `InfluxDB` 2 that keeps the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InfluxStoreConfig {
+    /// Its address, without credentials.
+    pub url: String,
+    /// The organisation.
+    pub org: String,
+    /// What the names of its buckets begin with.
+    pub prefix: String,
+    /// Who asks (always a token), and whom to trust.
+    pub access: Access,
+    /// File that keeps what could not be written yet.
+    pub queue: PathBuf,
+    /// Largest size of that file, bytes.
+    pub queue_bytes_max: u64,
+    /// Points of one request, at most.
+    pub batch_points_max: usize,
+    /// Time a point waits for others, at most.
+    pub batch_age: Duration,
+    /// Longest time from a request to the last byte of its answer.
+    pub timeout: Duration,
 }
 
 /// How plans are made.

@@ -33,7 +33,8 @@ mod tests {
         let text: String = sample().lines().map(|line| line.strip_prefix("#: ").map_or_else(|| line.to_owned(), str::to_owned) + "\n").collect();
         assert_ne!(text, sample());
         let config = parse(&text, "turnaround.toml").unwrap_or_else(|errors| panic!("{errors:#?}"));
-        assert_eq!(config.targets.len(), 3);
-        assert!(config.nvml.is_some());
+        assert_eq!(config.targets.len(), 4);
+        assert!(config.nvml.is_some() && config.store.influxdb.is_some());
+        assert_eq!(config.sources.prometheus_apis.len(), 1);
     }
 }

@@ -1,8 +1,8 @@
-//! `[store]`, `[policy]`, `[publish]`, and time zones.
+//! `[policy]`, `[publish]`, and time zones.
 
 use crate::{
     error::{Code, Findings},
-    resolved::{Policy, Publish, StoreConfig},
+    resolved::{Policy, Publish},
     typed_settings as typed,
     written::{At, WrittenSpan},
 };
@@ -19,7 +19,7 @@ const HORIZON_MIN: Span = Span::hours(3);
 /// Longest horizon: forecasts reach a week.
 const HORIZON_MAX: Span = Span(7 * 86_400);
 /// Days are needed for a season, a few for a weekday.
-const DAYS: fn(i64) -> Span = |days| Span(days * 86_400);
+pub(crate) const DAYS: fn(i64) -> Span = |days| Span(days * 86_400);
 
 /// A time zone by its IANA name.
 pub(crate) fn zone(at: Option<&At<String>>, default: &str, findings: &mut Findings<'_>) -> String {
@@ -30,13 +30,6 @@ pub(crate) fn zone(at: Option<&At<String>>, default: &str, findings: &mut Findin
         findings.dangling(at.span(), "zone", "time zone", at.get(), names.iter().map(String::as_str));
     }
     at.get().clone()
-}
-
-pub(crate) fn store(typed: &typed::Store, findings: &mut Findings<'_>) -> StoreConfig {
-    let retention_raw = span(typed.retention_raw.as_ref(), "retention_raw", DAYS(7), Span::hours(1), DAYS(3_650), findings);
-    let retention_windows = span(typed.retention_windows.as_ref(), "retention_windows", DAYS(400), DAYS(2), DAYS(3_650), findings);
-    let path = path(typed.path.as_ref(), "path", ".turnaround/store.sqlite", findings);
-    StoreConfig { path, retention_raw, retention_windows }
 }
 
 pub(crate) fn policy(typed: &typed::Policy, findings: &mut Findings<'_>) -> Policy {
@@ -66,7 +59,7 @@ pub(crate) fn policy(typed: &typed::Policy, findings: &mut Findings<'_>) -> Poli
 }
 
 /// Notes a span that must not be shorter than another, at whichever of the two was written.
-fn at_least(
+pub(crate) fn at_least(
     at: Option<&At<WrittenSpan>>,
     key: &str,
     value: Span,
@@ -110,7 +103,7 @@ pub(crate) fn publish(typed: &typed::Publish, findings: &mut Findings<'_>) -> Pu
     Publish { plan_file: path(typed.plan_file.as_ref(), "plan_file", "plan.json", findings), listen }
 }
 
-fn path(at: Option<&At<String>>, key: &str, default: &str, findings: &mut Findings<'_>) -> PathBuf {
+pub(crate) fn path(at: Option<&At<String>>, key: &str, default: &str, findings: &mut Findings<'_>) -> PathBuf {
     let Some(at) = at else { return PathBuf::from(default) };
     if at.get().trim().is_empty() {
         findings.refuse(Code::Shape, at.span(), format!("{key} is empty"), "no file", format!("write a path, such as {default:?}"));
@@ -118,7 +111,7 @@ fn path(at: Option<&At<String>>, key: &str, default: &str, findings: &mut Findin
     PathBuf::from(at.get())
 }
 
-fn span(at: Option<&At<WrittenSpan>>, key: &str, default: Span, min: Span, max: Span, findings: &mut Findings<'_>) -> Span {
+pub(crate) fn span(at: Option<&At<WrittenSpan>>, key: &str, default: Span, min: Span, max: Span, findings: &mut Findings<'_>) -> Span {
     at.and_then(|at| findings.span(at, key, min, max)).unwrap_or(default)
 }
 

@@ -4,8 +4,10 @@
 
 use crate::{
     typed_settings::{Policy, Publish, Store},
+    typed_sources::Sources,
     written::{At, OneOrMany, WrittenInstant, WrittenLatency, WrittenSize, WrittenSpan},
 };
+use fleet::EngineTable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -39,6 +41,9 @@ pub(crate) struct File {
     /// Where readings come from.
     #[serde(default)]
     pub(crate) source: Sources,
+    /// Serving engines and exporters beside those known, or other names for one of them.
+    #[serde(default)]
+    pub(crate) engine: Vec<At<EngineTable>>,
     /// The history on disk.
     #[serde(default)]
     pub(crate) store: Store,
@@ -118,6 +123,9 @@ pub(crate) struct Variant {
     pub(crate) cold_start: Option<At<WrittenSpan>>,
     /// Speed, outright: requests per second of one replica that still meets the target. Corrected by what is observed. Instead of the four step times.
     pub(crate) requests_per_s: Option<At<f64>>,
+    /// Refused, with a word on why: demand and targets count requests.
+    #[schemars(skip)]
+    pub(crate) tokens_per_s: Option<At<f64>>,
     /// Speed by step times: a decode step takes alpha + beta * batch.
     pub(crate) alpha: Option<At<WrittenLatency>>,
     /// What each further sequence adds to a decode step.
@@ -222,73 +230,4 @@ pub(crate) struct Running {
     pub(crate) since: At<WrittenInstant>,
     /// Work done before that, in gang time. Default: none.
     pub(crate) done: Option<At<WrittenSpan>>,
-}
-
-/// Where readings come from.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Sources {
-    /// Pages in the Prometheus text format.
-    #[serde(default)]
-    pub(crate) prometheus: Vec<At<Prometheus>>,
-    /// Recorded traffic, replayed as if it were live.
-    #[serde(default)]
-    pub(crate) trace: Vec<At<Trace>>,
-    /// The GPUs of this host.
-    pub(crate) nvml: Option<At<Nvml>>,
-}
-
-/// A page in the Prometheus text format: one replica, or one a node.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Prometheus {
-    /// Its address. "{node}" stands for each of `nodes`.
-    pub(crate) url: At<String>,
-    /// The service whose traffic it shows.
-    pub(crate) service: At<String>,
-    /// The variant that runs there. May be left out when the service has only one.
-    pub(crate) variant: Option<At<String>>,
-    /// Its name. Default: host and port.
-    pub(crate) name: Option<At<String>>,
-    /// Nodes with one replica each, as a range; `url` then contains "{node}".
-    pub(crate) nodes: Option<At<OneOrMany>>,
-    /// GPUs it holds: "gpu001/0-3", UUIDs, or a list of both; with `nodes` the indices on each: "0-3".
-    pub(crate) gpus: Option<At<OneOrMany>>,
-    /// Time between two looks. Default: 15s.
-    pub(crate) interval: Option<At<WrittenSpan>>,
-    /// File that holds a bearer token. The token itself never stands in this file.
-    pub(crate) token_file: Option<At<String>>,
-    /// Environment variable that holds a bearer token.
-    pub(crate) token_env: Option<At<String>>,
-    /// Metric names by signal, where the engine's differ from those known: `requests_running = "my:running"`.
-    #[serde(default)]
-    pub(crate) metrics: BTreeMap<String, At<String>>,
-}
-
-/// Recorded traffic.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Trace {
-    /// The service it is the traffic of.
-    pub(crate) service: At<String>,
-    /// A file, relative to this one.
-    pub(crate) file: Option<At<String>>,
-    /// Format of the file: servegen or azure-llm-2023.
-    pub(crate) format: Option<At<String>>,
-    /// Traffic that comes with Turnaround, by name. Instead of `file`.
-    pub(crate) bundled: Option<At<String>>,
-    /// Factor on its rate. Default: 1.
-    pub(crate) scale: Option<At<f64>>,
-}
-
-/// The GPUs of this host, read through NVIDIA's management library.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nvml {
-    /// The node this host is.
-    pub(crate) node: At<String>,
-    /// The library, where it is not found by itself.
-    pub(crate) library: Option<String>,
-    /// Time between two looks. Default: 15s.
-    pub(crate) interval: Option<At<WrittenSpan>>,
 }

@@ -1,10 +1,10 @@
 //! The first stage, settings: store, policy, publication.
 
-use crate::written::{At, WrittenSpan};
+use crate::written::{At, WrittenLatency, WrittenSize, WrittenSpan};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The history on disk.
+/// The history.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Store {
@@ -12,8 +12,42 @@ pub(crate) struct Store {
     pub(crate) path: Option<At<String>>,
     /// Time readings are kept as they came. Default: 7d.
     pub(crate) retention_raw: Option<At<WrittenSpan>>,
+    /// Time readings are kept by the minute. Default: 30d.
+    pub(crate) retention_1m: Option<At<WrittenSpan>>,
+    /// Time readings are kept by the hour. Default: 400d.
+    pub(crate) retention_1h: Option<At<WrittenSpan>>,
     /// Time windows of demand, outcomes and plans are kept. Default: 400d.
     pub(crate) retention_windows: Option<At<WrittenSpan>>,
+    /// An `InfluxDB` 2 that keeps the history instead of the file.
+    pub(crate) influxdb: Option<At<InfluxStore>>,
+}
+
+/// An `InfluxDB` 2 that keeps the history.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InfluxStore {
+    /// Its address.
+    pub(crate) url: At<String>,
+    /// The organisation, by name.
+    pub(crate) org: At<String>,
+    /// What the names of its buckets begin with. Default: turnaround.
+    pub(crate) prefix: Option<At<String>>,
+    /// File that holds the token. The token itself never stands in this file; it is read again when it is refused.
+    pub(crate) token_file: Option<At<String>>,
+    /// Environment variable that holds the token.
+    pub(crate) token_env: Option<At<String>>,
+    /// Certificates (PEM) trusted beside those of the system.
+    pub(crate) ca_file: Option<At<String>>,
+    /// File that keeps what could not be written yet. Default: .turnaround/queue.
+    pub(crate) queue: Option<At<String>>,
+    /// Largest size of that file. Beyond it the oldest readings are kept only by the hour. Default: 1GiB.
+    pub(crate) queue_size: Option<At<WrittenSize>>,
+    /// Points written at once, at most. Default: 5000.
+    pub(crate) batch_points: Option<At<i64>>,
+    /// Time a point waits for others, at most. Default: 1s.
+    pub(crate) batch_age: Option<At<WrittenLatency>>,
+    /// Time after which a request is given up. Default: 10s.
+    pub(crate) timeout: Option<At<WrittenLatency>>,
 }
 
 /// How plans are made.

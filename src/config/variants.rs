@@ -185,6 +185,12 @@ fn check_fit(typed: &typed::Variant, (kind, available): (&GpuKindId, Bytes), gpu
 /// Speed outright or by step times, never both, never half.
 fn speed(table: &At<typed::Variant>, findings: &mut Findings<'_>) -> Option<SpeedProfile> {
     let typed = table.get();
+    if let Some(at) = &typed.tokens_per_s {
+        let message = format!("variant {:?} gives its capacity in tokens/s, but demand and targets are in requests/s", typed.name.get());
+        let help = "write requests_per_s (tokens/s divided by the tokens of a request), or the step times alpha, beta, gamma, delta";
+        findings.refuse(Code::Unit, at.span(), message, "tokens/s", help);
+        return None;
+    }
     let step_times = [&typed.alpha, &typed.beta, &typed.gamma, &typed.delta];
     if let Some(at) = &typed.requests_per_s {
         let rate = findings.positive(at, "requests_per_s");
