@@ -79,7 +79,7 @@ pub struct DeviceLabels {
 }
 
 /// One table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EngineTable {
     /// What the engine is called, here and in the config.

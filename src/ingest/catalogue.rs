@@ -1,331 +1,310 @@
-//! What engines call the signals we plan with: a table, and how a page is read by it.
+//! What engines and exporters call the signals we plan with: tables (`engines/*.toml`, and those of users), and how a page is read by them.
 //!
-//! vLLM 0.9 to 0.32 so far (names and kinds checked on recorded pages of 0.9.2, 0.12.0 and 0.32.0). A signal's names are listed newest
-//! first; the first one a page has complete is used and the others are ignored, so a page that prints old and new names side by side counts
-//! once. Kinds are those of [`Signal::kind`]: there is no way to read a counter as a gauge. A TYPE line that contradicts the kind wins: the
-//! family is left out and reported.
+//! A signal's spellings are listed newest first; the first one a page has complete is used and the others are ignored, so a page that prints
+//! old and new names side by side counts once. Kinds are those of [`Signal::kind`]: there is no way to read a counter as a gauge. A TYPE line
+//! that contradicts the kind wins: the family is left out and reported. A signal that is not there is missing, never zero.
 
-use crate::exposition::{ExpositionError, Family, Limits, Line, Page, parse};
-use fleet::{Histogram, Reading, Sample, Scrape, Share, Signal, SignalKind, SkippedSample, TargetId, Timestamp};
-use std::collections::BTreeMap;
+mod devices;
+mod families;
+mod read;
+mod spelling;
 
-/// How the series of one family (one an engine, one a reason, ...) become one value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Join {
-    /// Loads and totals add up; histograms add up by bucket.
-    Sum,
-    /// Mean of shares.
-    Mean,
-    /// Largest of shares.
-    Max,
-}
+use crate::exposition::{ExpositionError, Limits, Page, Wanted, parse_named};
+use families::Families;
+use fleet::{EngineRole, EngineTable, EngineTableError, Scrape, Server, Signal, TargetId, Timestamp, plausible};
+use spelling::{Row, forms};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
-/// One row of the table.
-struct Row {
-    signal: Signal,
-    join: Join,
-    /// Names, newest first, without `_total`, `_bucket`, `_sum`, `_count`.
-    names: &'static [&'static str],
-}
-
-const fn row(signal: Signal, join: Join, names: &'static [&'static str]) -> Row {
-    Row { signal, join, names }
-}
-
-/// The table.
-const CATALOGUE: [Row; 15] = [
-    row(Signal::RequestsRunning, Join::Sum, &["vllm:num_requests_running"]),
-    row(Signal::RequestsWaiting, Join::Sum, &["vllm:num_requests_waiting"]),
-    row(Signal::RequestsFinished, Join::Sum, &["vllm:request_success"]),
-    row(Signal::PromptTokens, Join::Sum, &["vllm:prompt_tokens"]),
-    row(Signal::GenerationTokens, Join::Sum, &["vllm:generation_tokens"]),
-    row(Signal::PrefixQueries, Join::Sum, &["vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries"]),
-    row(Signal::PrefixHits, Join::Sum, &["vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits"]),
-    row(Signal::PrefixHitRate, Join::Mean, &["vllm:prefix_cache_hit_rate", "vllm:gpu_prefix_cache_hit_rate"]),
-    row(Signal::KvUsageMean, Join::Mean, &["vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"]),
-    row(Signal::KvUsageMax, Join::Max, &["vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"]),
-    row(Signal::Preemptions, Join::Sum, &["vllm:num_preemptions"]),
-    row(Signal::TimeToFirstToken, Join::Sum, &["vllm:time_to_first_token_seconds"]),
-    row(Signal::InterTokenLatency, Join::Sum, &["vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"]),
-    row(Signal::EndToEnd, Join::Sum, &["vllm:e2e_request_latency_seconds"]),
-    row(Signal::QueueTime, Join::Sum, &["vllm:request_queue_time_seconds"]),
+/// The tables of the house, in the order in which they are tried.
+const TABLES: [&str; 14] = [
+    include_str!("engines/dynamo.toml"),
+    include_str!("engines/dynamo_worker.toml"),
+    include_str!("engines/vllm_router.toml"),
+    include_str!("engines/vllm.toml"),
+    include_str!("engines/sglang.toml"),
+    include_str!("engines/tgi.toml"),
+    include_str!("engines/triton.toml"),
+    include_str!("engines/llamacpp.toml"),
+    include_str!("engines/ray_serve.toml"),
+    include_str!("engines/litellm.toml"),
+    include_str!("engines/gateway.toml"),
+    include_str!("engines/gpus.toml"),
+    include_str!("engines/router.toml"),
+    include_str!("engines/nim.toml"),
 ];
 
-/// The signals every serving page should have. (Load gauges of a server with several engines appear with its first request.)
-pub const EXPECTED: [Signal; 12] = [
-    Signal::RequestsRunning,
-    Signal::RequestsWaiting,
-    Signal::RequestsFinished,
-    Signal::PromptTokens,
-    Signal::GenerationTokens,
-    Signal::PrefixQueries,
-    Signal::PrefixHits,
-    Signal::KvUsageMax,
-    Signal::TimeToFirstToken,
-    Signal::InterTokenLatency,
-    Signal::EndToEnd,
-    Signal::QueueTime,
-];
+/// Read once: the tables are part of the program, and a test reads them all.
+static BUILT_IN: LazyLock<Catalogue> = LazyLock::new(|| {
+    let tables = TABLES.iter().flat_map(|text| toml::from_str::<TableFile>(text).unwrap_or_else(|error| panic!("a table of the house: {error}")).engine);
+    Catalogue { tables: tables.map(Table::of).collect(), ..Catalogue::empty() }.finished()
+});
 
-/// Which of the [`EXPECTED`] signals an answered scrape lacks. Never an answer to "how much": a missing signal is not zero.
-#[must_use]
-pub fn missing_signals(scrape: &Scrape) -> Vec<Signal> {
-    EXPECTED.into_iter().filter(|signal| !scrape.samples.iter().any(|sample| sample.signal == *signal)).collect()
-}
-
-/// Reads a page within the default limits.
-#[must_use]
-pub fn read_page(target: &TargetId, at: Timestamp, page: &str) -> Scrape {
-    read_page_within(target, at, page.as_bytes(), &Limits::default())
+/// One file of tables.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TableFile {
+    engine: Vec<EngineTable>,
 }
 
 /// Names of signals that one page spells differently from the catalogue.
 pub type Names = BTreeMap<Signal, String>;
 
-/// Reads a page with the catalogue's names.
-#[must_use]
-pub fn read_page_within(target: &TargetId, at: Timestamp, page: &[u8], limits: &Limits) -> Scrape {
-    read_page_named(target, at, page, limits, &Names::new())
+/// How one target's pages are read.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadAs<'a> {
+    /// The target.
+    pub target: &'a TargetId,
+    /// Which table to read by; without it the page is recognised.
+    pub engine: Option<&'a str>,
+    /// Labels and values that series must have, on a page that shows more than this target's. The label `model` stands for whatever the engine
+    /// calls it.
+    pub select: &'a BTreeMap<String, String>,
+    /// Names that are used instead of the tables'.
+    pub names: &'a Names,
 }
 
-/// Reads a page; a signal named in `names` is looked for under that name only. A page that is refused as a whole, and one that has none of our signals (an empty one, or some other server's), is a failed
-/// scrape.
+/// One spelling of the catalogue, for people.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Described {
+    /// Engine or exporter.
+    pub engine: String,
+    /// What it is to us.
+    pub role: EngineRole,
+    /// Canonical signal.
+    pub signal: Signal,
+    /// Its kind, as a word.
+    pub kind: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The names, as an expression: `0.001 * (a + b - c) {label="value"}`.
+    pub spelled: String,
+    /// First version known to have it.
+    pub since: Option<String>,
+    /// Last version known to have it.
+    pub until: Option<String>,
+    /// Not on every page of the engine.
+    pub optional: bool,
+    /// Values believed.
+    pub range: [f64; 2],
+}
+
+/// Tables, ready to read by.
+#[derive(Debug, Clone)]
+pub struct Catalogue {
+    tables: Vec<Table>,
+    names: BTreeSet<String>,
+    wanted: Wanted,
+}
+
+/// A table and what follows from it.
+#[derive(Debug, Clone)]
+struct Table {
+    engine: EngineTable,
+    rows: Vec<Row>,
+    expected: Vec<Signal>,
+    /// Every name it reads, in all forms.
+    names: BTreeSet<String>,
+    /// Names it is recognised by: enough of these sets must be met.
+    marks: Vec<BTreeSet<String>>,
+}
+
+impl Catalogue {
+    /// The tables of the house.
+    #[must_use]
+    pub fn builtin() -> &'static Self {
+        &BUILT_IN
+    }
+
+    /// The tables of users before those of the house. A table with the name of one of the house lies over it: its rows and whatever else it
+    /// says take the place of the same there, and the rest stays.
+    ///
+    /// # Errors
+    /// When a table cannot be used, or two of them have one name.
+    pub fn with(tables: Vec<EngineTable>) -> Result<Self, EngineTableError> {
+        let mut own: Vec<EngineTable> = Vec::new();
+        for table in tables {
+            table.validate()?;
+            if own.iter().any(|other| other.name == table.name) {
+                return Err(EngineTableError { engine: table.name, signal: None, reason: "two tables have this name".into() });
+            }
+            let below = BUILT_IN.table(&table.name).map(|built_in| built_in.engine.clone());
+            own.push(match below {
+                Some(below) => laid_over(table, below),
+                None => table,
+            });
+        }
+        let rest: Vec<Table> = BUILT_IN.tables.iter().filter(|table| !own.iter().any(|own| own.name == table.engine.name)).cloned().collect();
+        Ok(Self { tables: own.into_iter().map(Table::of).chain(rest).collect(), ..Self::empty() }.finished())
+    }
+
+    fn empty() -> Self {
+        Self { tables: Vec::new(), names: BTreeSet::new(), wanted: Wanted::default() }
+    }
+
+    /// Names of all its tables, in the order they are tried.
+    pub fn engines(&self) -> impl Iterator<Item = &str> {
+        self.tables.iter().map(|table| table.engine.name.as_str())
+    }
+
+    /// Every metric name it can make use of, in all its forms (`_total`, `_sum`, `_count`, `_bucket`, and the family's).
+    #[must_use]
+    pub fn metric_names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    /// The signals that pages of an engine should have; none for an engine it does not know.
+    #[must_use]
+    pub fn expected(&self, engine: &str) -> &[Signal] {
+        self.table(engine).map_or(&[], |table| &table.expected)
+    }
+
+    /// Which of the expected signals an answered scrape lacks. Never an answer to "how much": a missing signal is not zero.
+    #[must_use]
+    pub fn missing_signals(&self, scrape: &Scrape) -> Vec<Signal> {
+        let expected = scrape.server.as_ref().map_or(&[] as &[Signal], |server| self.expected(&server.engine));
+        expected.iter().copied().filter(|signal| !scrape.samples.iter().any(|sample| sample.signal == *signal)).collect()
+    }
+
+    /// What answers a page: servers first, then routers, then exporters.
+    #[must_use]
+    pub fn recognise(&self, page: &Page<'_>) -> Vec<Server> {
+        let families = Families::of(page);
+        self.recognised(&families).into_iter().map(|table| read::server_of(table, &families, &BTreeMap::new())).collect()
+    }
+
+    /// The text of a page as lines, of those names only that can be made use of.
+    ///
+    /// # Errors
+    /// When the page as a whole exceeds a limit.
+    pub fn parse<'a>(&self, page: &'a [u8], limits: &Limits, names: &Names) -> Result<Page<'a>, ExpositionError> {
+        let own: Wanted = names.iter().flat_map(|(signal, name)| forms(signal.kind(), name)).collect();
+        parse_named(page, limits, |name| self.wanted.contains(name) || own.contains(name))
+    }
+
+    /// [`Self::parse`] and [`Self::read`] in one: a page that is refused as a whole is a failed scrape.
+    #[must_use]
+    pub fn read_text(&self, how: &ReadAs<'_>, at: Timestamp, page: &[u8], limits: &Limits) -> Scrape {
+        match self.parse(page, limits, how.names) {
+            Ok(page) => self.read(how, at, &page),
+            Err(error) => Scrape::failed(how.target.clone(), at, error.to_string()),
+        }
+    }
+
+    /// The catalogue row by row, for schemas and documentation.
+    #[must_use]
+    pub fn describe(&self) -> Vec<Described> {
+        let rows = self.tables.iter().flat_map(|table| table.engine.signals.iter().map(move |row| (&table.engine, row)));
+        let described = rows.flat_map(|(engine, row)| {
+            row.names.iter().map(move |spelling| {
+                let made = spelling.made();
+                Described {
+                    engine: engine.name.clone(),
+                    role: engine.role,
+                    signal: row.signal,
+                    kind: format!("{:?}", row.signal.kind()).to_lowercase(),
+                    unit: row.signal.unit(),
+                    spelled: spelling::written(&made),
+                    since: made.since,
+                    until: made.until,
+                    optional: row.optional,
+                    range: row.range.unwrap_or_else(|| plausible(row.signal)),
+                }
+            })
+        });
+        described.collect()
+    }
+
+    fn table(&self, engine: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.engine.name == engine)
+    }
+
+    /// The tables that apply to a page, servers first.
+    fn recognised(&self, families: &Families<'_>) -> Vec<&Table> {
+        let all: Vec<&Table> = self.tables.iter().filter(|table| table.recognises(families)).collect();
+        let known = |role: EngineRole| all.iter().any(|table| table.engine.role == role && !table.engine.recognised.generic);
+        let mut chosen: Vec<&Table> = all.iter().copied().filter(|table| !table.engine.recognised.generic || !known(table.engine.role)).collect();
+        let replaced: BTreeSet<&String> = chosen.iter().flat_map(|table| &table.engine.instead_of).collect();
+        chosen.retain(|table| !replaced.contains(&table.engine.name));
+        chosen.sort_by_key(|table| table.engine.role);
+        chosen
+    }
+
+    /// With the names that follow from its tables.
+    fn finished(mut self) -> Self {
+        self.names = self.tables.iter().flat_map(|table| table.names.iter().cloned()).collect();
+        self.wanted = self.names.iter().map(String::as_str).collect();
+        self
+    }
+}
+
+impl Table {
+    fn of(engine: EngineTable) -> Self {
+        let rows: Vec<Row> = engine.signals.iter().map(|row| Row::of(row, &engine.prefixes)).collect();
+        let swapped = |name: &str| spelling::swapped(name, &engine.prefixes);
+        let any_kind = |name: &str| swapped(name).into_iter().flat_map(|name| spelling::any_form(&name)).collect::<BTreeSet<String>>();
+        let mut names: BTreeSet<String> = rows.iter().flat_map(Row::names).collect();
+        let mut marks: Vec<BTreeSet<String>> = engine.recognised.names.iter().map(|name| any_kind(name)).collect();
+        if engine.recognised.by_prefix {
+            marks.push(names.iter().filter(|name| engine.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))).cloned().collect());
+        }
+        names.extend(marks.iter().flatten().cloned());
+        names.extend(engine.watched.iter().chain(engine.version.iter().map(|version| &version.name)).flat_map(|name| swapped(name)));
+        Self { expected: engine.expected().collect(), engine, rows, names, marks }
+    }
+
+    fn recognises(&self, families: &Families<'_>) -> bool {
+        let met = self.marks.iter().filter(|mark| mark.iter().any(|name| families.shows(name))).count();
+        met >= self.engine.recognised.at_least.max(1)
+    }
+}
+
+/// A user's table with what it does not say taken from the house's table of the same name.
+fn laid_over(mut own: EngineTable, below: EngineTable) -> EngineTable {
+    let rows = below.signals.into_iter().filter(|row| !own.signals.iter().any(|other| other.signal == row.signal));
+    let rows: Vec<_> = rows.collect();
+    own.signals.extend(rows);
+    fn or<T>(own: &mut Vec<T>, below: Vec<T>) {
+        if own.is_empty() {
+            *own = below;
+        }
+    }
+    or(&mut own.instead_of, below.instead_of);
+    or(&mut own.prefixes, below.prefixes);
+    or(&mut own.version, below.version);
+    or(&mut own.models, below.models);
+    or(&mut own.members, below.members);
+    or(&mut own.copies, below.copies);
+    or(&mut own.wholes, below.wholes);
+    or(&mut own.blanks, below.blanks);
+    or(&mut own.watched, below.watched);
+    if own.recognised == fleet::Recognised::default() {
+        own.recognised = below.recognised;
+    }
+    if own.device == fleet::DeviceLabels::default() {
+        own.device = below.device;
+    }
+    own.role = below.role;
+    own
+}
+
+/// Which of the signals its engine should have an answered scrape lacks, by the tables of the house.
+#[must_use]
+pub fn missing_signals(scrape: &Scrape) -> Vec<Signal> {
+    Catalogue::builtin().missing_signals(scrape)
+}
+
+/// Reads a page by the tables of the house, within the default limits.
+#[must_use]
+pub fn read_page(target: &TargetId, at: Timestamp, page: &str) -> Scrape {
+    read_page_named(target, at, page.as_bytes(), &Limits::default(), &Names::new())
+}
+
+/// Reads a page by the tables of the house; a signal named in `names` is looked for under that name only.
 #[must_use]
 pub fn read_page_named(target: &TargetId, at: Timestamp, page: &[u8], limits: &Limits, names: &Names) -> Scrape {
-    let page = match parse(page, limits) {
-        Ok(page) => page,
-        Err(error @ (ExpositionError::PageBytes { .. } | ExpositionError::Samples { .. })) => return Scrape::failed(target.clone(), at, error.to_string()),
-    };
-    let families = Families::of(&page);
-    let mut skipped = page.skipped.clone();
-    let mut samples = Vec::new();
-    for row in &CATALOGUE {
-        let value = match names.get(&row.signal) {
-            Some(own) => families.read(row, own.strip_suffix("_total").unwrap_or(own), &mut skipped),
-            None => row.names.iter().find_map(|name| families.read(row, name, &mut skipped)),
-        };
-        if let Some(value) = value {
-            samples.push(Sample::of_target(row.signal, value));
-        }
-    }
-    // Two rows that read one family report it twice.
-    skipped.sort_by(|a, b| (&a.metric, &a.reason).cmp(&(&b.metric, &b.reason)));
-    skipped.dedup();
-    if page.skipped_more > 0 {
-        skipped.push(SkippedSample { metric: String::new(), reason: format!("{} more lines were skipped", page.skipped_more) });
-    }
-    if samples.is_empty() {
-        let mut failed = Scrape::failed(target.clone(), at, "the page shows none of the known signals");
-        failed.skipped = skipped;
-        return failed;
-    }
-    Scrape { skipped, ..Scrape::read(target.clone(), at, samples) }
-}
-
-/// A page's samples by name.
-struct Families<'a> {
-    page: &'a Page<'a>,
-    by_name: BTreeMap<&'a str, Vec<&'a Line<'a>>>,
-}
-
-impl<'a> Families<'a> {
-    fn of(page: &'a Page<'a>) -> Self {
-        let mut by_name: BTreeMap<&str, Vec<&Line<'_>>> = BTreeMap::new();
-        for line in &page.samples {
-            let lines = by_name.entry(line.name).or_default();
-            // The same series twice would count twice; the first one stays.
-            if line.labels.is_empty() && lines.is_empty() || !lines.iter().any(|other| other.labels == line.labels) {
-                lines.push(line);
-            }
-        }
-        Self { page, by_name }
-    }
-
-    /// The value of a row under one of its names, if the page has it complete.
-    fn read(&self, row: &Row, name: &str, skipped: &mut Vec<SkippedSample>) -> Option<Reading> {
-        match row.signal.kind() {
-            SignalKind::Counter => {
-                let total = format!("{name}_total");
-                let spelling = if self.by_name.contains_key(total.as_str()) { &total } else { name };
-                self.admit(name, &total, Family::Counter, skipped)?;
-                self.joined(spelling, row.join, skipped).map(Reading::Scalar)
-            }
-            SignalKind::Gauge => {
-                self.admit(name, name, Family::Gauge, skipped)?;
-                self.joined(name, row.join, skipped).map(Reading::Scalar)
-            }
-            SignalKind::Histogram => {
-                self.admit(name, name, Family::Histogram, skipped)?;
-                self.histogram(name, skipped).map(Reading::Histogram)
-            }
-        }
-    }
-
-    /// Whether TYPE lines agree with the table. A family without one is taken at the table's word.
-    fn admit(&self, name: &str, other: &str, wanted: Family, skipped: &mut Vec<SkippedSample>) -> Option<()> {
-        let said = self.page.types.get(other).or_else(|| self.page.types.get(name));
-        match said {
-            Some(family) if *family != wanted && *family != Family::Other => {
-                let reason = format!("its TYPE line says {family:?}, a {wanted:?} is needed").to_lowercase();
-                skipped.push(SkippedSample { metric: name.to_owned(), reason });
-                None
-            }
-            _ => Some(()),
-        }
-    }
-
-    /// All series of a name joined; nothing when one of them was damaged, since a part is not the whole.
-    fn joined(&self, name: &str, join: Join, skipped: &mut Vec<SkippedSample>) -> Option<f64> {
-        let lines = self.by_name.get(name).filter(|_| !self.page.incomplete.contains(name))?;
-        let mut refuse = |value: f64, why: &str| skipped.push(SkippedSample { metric: name.to_owned(), reason: format!("{value} is {why}") });
-        if let Some(line) = lines.iter().find(|line| line.value < 0.0) {
-            refuse(line.value, "negative");
-            return None;
-        }
-        if join != Join::Sum
-            && let Some(line) = lines.iter().find(|line| Share::new(line.value).is_err())
-        {
-            refuse(line.value, "not a share of one");
-            return None;
-        }
-        let sum: f64 = lines.iter().map(|line| line.value).sum();
-        let joined = match join {
-            Join::Sum => sum,
-            Join::Mean => sum / lines.iter().map(|_| 1.0).sum::<f64>(),
-            Join::Max => lines.iter().map(|line| line.value).fold(0.0, f64::max),
-        };
-        joined.is_finite().then_some(joined)
-    }
-
-    /// Histograms of all series, added up by bucket. Only bounds that every series has are kept, so that each bucket is a sum over all.
-    fn histogram(&self, name: &str, skipped: &mut Vec<SkippedSample>) -> Option<Histogram> {
-        let sum = self.joined(&format!("{name}_sum"), Join::Sum, skipped)?;
-        let count_name = format!("{name}_count");
-        let count = self.joined(&count_name, Join::Sum, skipped)?;
-        let series = self.by_name.get(count_name.as_str()).map_or(0, Vec::len);
-        // Bounds by their order as numbers: the bits of a non-negative float order as it does.
-        let mut by_bound: BTreeMap<u64, (f64, f64, usize)> = BTreeMap::new();
-        for line in self.by_name.get(format!("{name}_bucket").as_str()).into_iter().flatten() {
-            let bound = line.label("le").and_then(|le| le.parse::<f64>().ok()).filter(|bound| bound.is_finite() && *bound >= 0.0);
-            if let Some(bound) = bound {
-                let (_, total, parts) = by_bound.entry(bound.to_bits()).or_insert((bound, 0.0, 0));
-                *total += line.value;
-                *parts += 1;
-            }
-        }
-        let buckets: Vec<(f64, f64)> = by_bound.into_values().filter(|(_, _, parts)| *parts == series).map(|(bound, total, _)| (bound, total)).collect();
-        let ascending = buckets.windows(2).all(|pair| pair[0].1 <= pair[1].1) && buckets.last().is_none_or(|(_, total)| *total <= count);
-        if !ascending {
-            skipped.push(SkippedSample { metric: name.to_owned(), reason: "its buckets do not ascend".into() });
-            return None;
-        }
-        Some(Histogram { sum, count, buckets })
-    }
+    Catalogue::builtin().read_text(&ReadAs { target, engine: None, select: &BTreeMap::new(), names }, at, page, limits)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(page: &str) -> Scrape {
-        read_page(&TargetId::new("a").unwrap(), Timestamp(0), page)
-    }
-
-    /// Field case 1: renamed gauges feed one signal; both names count once; neither is missing, never zero.
-    #[test]
-    fn old_and_new_names_feed_one_signal() {
-        let old = read("vllm:gpu_cache_usage_perc{model_name=\"org/model-7b\"} 0.91\n");
-        let new = read("vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"org/model-7b\"} 0.88\n");
-        let both = read("vllm:gpu_cache_usage_perc 0.90\nvllm:kv_cache_usage_perc 0.90\n");
-        assert_eq!([&old, &new, &both].map(|scrape| scrape.scalar(Signal::KvUsageMax)), [Some(0.91), Some(0.88), Some(0.90)]);
-        let neither = read("vllm:num_requests_running 3\n");
-        assert_eq!(neither.scalar(Signal::KvUsageMax), None);
-        assert!(missing_signals(&neither).contains(&Signal::KvUsageMax) && !missing_signals(&neither).contains(&Signal::RequestsRunning));
-        // A counter under both names, `_total` or not, is one counter.
-        for page in ["vllm:gpu_prefix_cache_hits_total 7\nvllm:prefix_cache_hits_total 7\n", "vllm:prefix_cache_hits 7\n", "vllm:gpu_prefix_cache_hits 7\n"] {
-            assert_eq!(read(page).scalar(Signal::PrefixHits), Some(7.0), "{page}");
-        }
-    }
-
-    /// Field case 3: the gauge of old engines is accepted, a value outside 0..1 is not.
-    #[test]
-    fn a_legacy_hit_rate_is_accepted_if_it_is_a_share() {
-        assert_eq!(read("vllm:gpu_prefix_cache_hit_rate 0.75\n").scalar(Signal::PrefixHitRate), Some(0.75));
-        let wrong = read("vllm:gpu_prefix_cache_hit_rate 1.75\nvllm:num_requests_running 3\n");
-        assert_eq!((wrong.scalar(Signal::PrefixHitRate), wrong.skipped.len()), (None, 1));
-    }
-
-    /// Field case 5: the scrape is ok, one sample skipped and named; a sum with a damaged part is missing, not too small.
-    #[test]
-    fn a_damaged_sample_is_named_and_its_sum_is_missing() {
-        let scrape = read(
-            "vllm:kv_cache_usage_perc NaN\nvllm:num_requests_running 3\nvllm:num_requests_waiting{engine=\"0\"} 4\nvllm:num_requests_waiting{engine=\"1\"} 0.32%\n",
-        );
-        assert!(scrape.is_ok());
-        assert_eq!(scrape.skipped.iter().map(|s| s.metric.as_str()).collect::<Vec<_>>(), ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"]);
-        assert_eq!(scrape.scalar(Signal::RequestsRunning), Some(3.0));
-        assert_eq!(scrape.scalar(Signal::RequestsWaiting), None);
-        // Damaged under the new name, whole under the old one.
-        assert_eq!(read("vllm:kv_cache_usage_perc NaN\nvllm:gpu_cache_usage_perc 0.5\n").scalar(Signal::KvUsageMean), Some(0.5));
-    }
-
-    /// Field case 7: the kind comes from the TYPE line, else from the table; a counter cannot become a gauge.
-    #[test]
-    fn a_type_line_that_contradicts_the_table_wins() {
-        let scrape = read("# TYPE vllm:num_requests_running counter\nvllm:num_requests_running 50\nvllm:prompt_tokens_total 9\n");
-        assert_eq!((scrape.scalar(Signal::RequestsRunning), scrape.scalar(Signal::PromptTokens)), (None, Some(9.0)));
-        assert_eq!(scrape.skipped[0].reason, "its type line says counter, a gauge is needed");
-        // OpenMetrics names the family without `_total`.
-        assert_eq!(read("# TYPE vllm:prompt_tokens counter\nvllm:prompt_tokens_total 9\n").scalar(Signal::PromptTokens), Some(9.0));
-        assert!(!read("# TYPE vllm:prompt_tokens_total gauge\nvllm:prompt_tokens_total 9\n").is_ok());
-    }
-
-    /// Field case 9: an empty page, and the page of something else, are failed scrapes.
-    #[test]
-    fn a_page_without_our_signals_is_a_failed_scrape() {
-        for page in ["", "# EOF\n", "up 1\n", "<html>sign in</html>"] {
-            assert!(!read(page).is_ok(), "{page:?}");
-        }
-    }
-
-    /// Field case 15: engines of one page are joined, in whatever order their lines come.
-    #[test]
-    fn engines_are_joined() {
-        let lines = [
-            "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 7",
-            "vllm:num_requests_running{engine=\"1\",model_name=\"m\"} 0",
-            "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.9",
-            "vllm:kv_cache_usage_perc{engine=\"1\",model_name=\"m\"} 0.1",
-            "vllm:e2e_request_latency_seconds_bucket{engine=\"0\",le=\"1.0\"} 20",
-            "vllm:e2e_request_latency_seconds_bucket{engine=\"1\",le=\"1.0\"} 9",
-            "vllm:e2e_request_latency_seconds_bucket{engine=\"0\",le=\"+Inf\"} 30",
-            "vllm:e2e_request_latency_seconds_bucket{engine=\"1\",le=\"+Inf\"} 10",
-            "vllm:e2e_request_latency_seconds_bucket{engine=\"1\",le=\"0.5\"} 4",
-            "vllm:e2e_request_latency_seconds_sum{engine=\"0\"} 60",
-            "vllm:e2e_request_latency_seconds_sum{engine=\"1\"} 5",
-            "vllm:e2e_request_latency_seconds_count{engine=\"0\"} 30",
-            "vllm:e2e_request_latency_seconds_count{engine=\"1\"} 10",
-        ];
-        let forth = read(&lines.join("\n"));
-        let back = read(&lines.iter().rev().copied().collect::<Vec<_>>().join("\n"));
-        assert_eq!(forth, back);
-        assert_eq!(forth.scalar(Signal::RequestsRunning), Some(7.0));
-        assert_eq!((forth.scalar(Signal::KvUsageMean), forth.scalar(Signal::KvUsageMax)), (Some(0.5), Some(0.9)));
-        // The bound that only one engine has is left out.
-        assert_eq!(forth.histogram(Signal::EndToEnd), Some(Histogram { sum: 65.0, count: 40.0, buckets: vec![(1.0, 29.0)] }));
-        let single = read("vllm:num_requests_running{engine=\"0\"} 7\nvllm:kv_cache_usage_perc{engine=\"0\"} 0.9\n");
-        assert_eq!((single.scalar(Signal::RequestsRunning), single.scalar(Signal::KvUsageMean)), (Some(7.0), Some(0.9)));
-    }
-
-    #[test]
-    fn a_series_printed_twice_counts_once_and_buckets_must_ascend() {
-        assert_eq!(read("vllm:num_requests_running{engine=\"0\"} 7\nvllm:num_requests_running{engine=\"0\"} 7\n").scalar(Signal::RequestsRunning), Some(7.0));
-        let h = |low: u32| {
-            format!(
-                "vllm:num_requests_running 1\nvllm:time_to_first_token_seconds_bucket{{le=\"0.1\"}} {low}\nvllm:time_to_first_token_seconds_bucket{{le=\"1\"}} 5\nvllm:time_to_first_token_seconds_sum 3\nvllm:time_to_first_token_seconds_count 6\n"
-            )
-        };
-        assert!(read(&h(4)).histogram(Signal::TimeToFirstToken).is_some());
-        assert_eq!(read(&h(6)).histogram(Signal::TimeToFirstToken), None);
-    }
-}
+mod tests;

@@ -4,9 +4,11 @@
 //! that are not finite are skipped the same way, since NaN is how exporters say "nothing". Grammar:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
-use fleet::SkippedSample;
+use crate::page::{Entry, Label};
+pub use crate::page::{Family, Line, Page, Wanted};
+use memchr::{memchr_iter, memchr2};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What a page may hold at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,161 +53,171 @@ pub enum ExpositionError {
     },
 }
 
-/// What a TYPE line says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Only grows.
-    Counter,
-    /// A level.
-    Gauge,
-    /// Cumulative buckets.
-    Histogram,
-    /// Quantiles.
-    Summary,
-    /// Anything else: `untyped`, `unknown`, `info`, `stateset`.
-    Other,
-}
-
-/// One sample: a finite value of a named series.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line<'a> {
-    /// Name as written, suffixes included.
-    pub name: &'a str,
-    /// Labels in order of name.
-    pub labels: Vec<(&'a str, Cow<'a, str>)>,
-    /// Its value: finite.
-    pub value: f64,
-}
-
-impl Line<'_> {
-    /// Value of a label.
-    #[must_use]
-    pub fn label(&self, name: &str) -> Option<&str> {
-        self.labels.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_ref())
-    }
-}
-
-/// A page as read.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Page<'a> {
-    /// Samples in the page's order.
-    pub samples: Vec<Line<'a>>,
-    /// What TYPE lines say, by the name they use.
-    pub types: BTreeMap<&'a str, Family>,
-    /// Lines left out, at most `skipped_max` of them.
-    pub skipped: Vec<SkippedSample>,
-    /// Lines left out beyond those.
-    pub skipped_more: usize,
-    /// Names of which at least one sample was left out: a sum over such a family would be too small.
-    pub incomplete: BTreeSet<&'a str>,
-}
-
 /// Reads a page.
 ///
 /// # Errors
 /// When the page as a whole exceeds a limit.
 pub fn parse<'a>(page: &'a [u8], limits: &Limits) -> Result<Page<'a>, ExpositionError> {
+    read_page(page, limits, |_| true)
+}
+
+/// Reads the samples of wanted names; of all others only that they are there, for the limits.
+///
+/// # Errors
+/// When the page as a whole exceeds a limit.
+pub fn parse_wanted<'a>(page: &'a [u8], limits: &Limits, wanted: &Wanted) -> Result<Page<'a>, ExpositionError> {
+    parse_named(page, limits, |name| wanted.contains(name))
+}
+
+/// As [`parse_wanted`], with any way to say which names are wanted.
+pub(crate) fn parse_named<'a>(page: &'a [u8], limits: &Limits, wanted: impl Fn(&str) -> bool) -> Result<Page<'a>, ExpositionError> {
+    // Series of one name stand together, so one look serves many lines.
+    let mut last = ("", false);
+    read_page(page, limits, move |name| {
+        if last.0 != name {
+            last = (name, wanted(name));
+        }
+        last.1
+    })
+}
+
+fn read_page<'a>(page: &'a [u8], limits: &Limits, mut wanted: impl FnMut(&'a str) -> bool) -> Result<Page<'a>, ExpositionError> {
     if page.len() > limits.page_bytes_max {
         return Err(ExpositionError::PageBytes { bytes: page.len(), page_bytes_max: limits.page_bytes_max });
     }
     let mut out = Page::default();
-    for raw in page.split(|byte| *byte == b'\n') {
-        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+    let mut unwanted = 0;
+    // Checked once for all lines; where one line is damaged, each is checked on its own.
+    let text = std::str::from_utf8(page).ok();
+    let mut start = 0;
+    for end in memchr_iter(b'\n', page).chain([page.len()]) {
+        let (from, to) = (start, end);
+        start = end + 1;
+        let raw = &page[from..to];
+        if out.entries.len() + unwanted > limits.samples_max {
+            return Err(ExpositionError::Samples { samples_max: limits.samples_max });
+        }
+        let name = name_of(raw);
+        if !name.is_empty() && !wanted(name) {
+            unwanted += 1;
+            continue;
+        }
         if raw.len() > limits.line_bytes_max {
-            // The name fits even if the line does not.
-            let start = raw.get(..256).unwrap_or(raw);
-            let name = start.iter().position(|byte| !is_name_byte(*byte)).and_then(|end| std::str::from_utf8(&start[..end]).ok()).unwrap_or_default();
             out.skip(name, "line longer than line_bytes_max", limits);
             continue;
         }
-        let Ok(line) = std::str::from_utf8(raw) else {
-            let end = raw.iter().position(|byte| !is_name_byte(*byte)).unwrap_or(0);
-            out.skip(std::str::from_utf8(&raw[..end]).unwrap_or_default(), "not UTF-8", limits);
+        let Some(line) = text.map_or_else(|| std::str::from_utf8(raw).ok(), |text| text.get(from..to)) else {
+            out.skip(name, "not UTF-8", limits);
             continue;
         };
-        let line = line.trim_matches([' ', '\t']);
-        if line.is_empty() {
-            continue;
+        let line = trim(line);
+        match line.as_bytes().first() {
+            None => {}
+            Some(b'#') => read_type(&line[1..], &mut out.types, &mut wanted),
+            Some(_) => read_sample(line, name, limits, &mut out),
         }
-        if let Some(comment) = line.strip_prefix('#') {
-            read_type(comment, &mut out.types);
-            continue;
-        }
-        match read_sample(line, limits) {
-            Ok(_) if out.samples.len() == limits.samples_max => return Err(ExpositionError::Samples { samples_max: limits.samples_max }),
-            Ok(sample) => out.samples.push(sample),
-            Err((name, reason)) => out.skip(name, reason, limits),
-        }
+    }
+    if out.entries.len() + unwanted > limits.samples_max {
+        return Err(ExpositionError::Samples { samples_max: limits.samples_max });
     }
     Ok(out)
 }
 
-impl<'a> Page<'a> {
-    fn skip(&mut self, name: &'a str, reason: impl Into<String>, limits: &Limits) {
-        if !name.is_empty() {
-            self.incomplete.insert(name);
-        }
-        if self.skipped.len() < limits.skipped_max {
-            self.skipped.push(SkippedSample { metric: name.to_owned(), reason: reason.into() });
-        } else {
-            self.skipped_more += 1;
-        }
-    }
+/// The name a line begins with; nothing where it begins otherwise.
+fn name_of(line: &[u8]) -> &str {
+    let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
+    let line = &line[start..];
+    let end = line.iter().position(|byte| !is_name_byte(*byte)).unwrap_or(line.len());
+    std::str::from_utf8(&line[..end]).unwrap_or_default()
+}
+
+/// Without blanks, tabs and the carriage return at either end.
+fn trim(line: &str) -> &str {
+    let line = trim_start(line);
+    let end = line.bytes().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\r')).map_or(0, |last| last + 1);
+    &line[..end]
+}
+
+fn trim_start(text: &str) -> &str {
+    &text[text.bytes().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(text.len())..]
+}
+
+/// Up to the first blank or tab, and what follows it.
+fn first_word(text: &str) -> (&str, &str) {
+    let text = trim_start(text);
+    text.split_at(memchr2(b' ', b'\t', text.as_bytes()).unwrap_or(text.len()))
 }
 
 /// `# TYPE name kind`; any other comment says nothing to us.
-fn read_type<'a>(comment: &'a str, types: &mut BTreeMap<&'a str, Family>) {
-    let mut words = comment.split_ascii_whitespace();
-    if let (Some("TYPE"), Some(name), Some(kind)) = (words.next(), words.next(), words.next()) {
-        let family = match kind {
-            "counter" => Family::Counter,
-            "gauge" => Family::Gauge,
-            "histogram" => Family::Histogram,
-            "summary" => Family::Summary,
-            _ => Family::Other,
-        };
-        types.insert(name, family);
+fn read_type<'a>(comment: &'a str, types: &mut BTreeMap<&'a str, Family>, wanted: &mut impl FnMut(&'a str) -> bool) {
+    let (word, rest) = first_word(comment);
+    if word != "TYPE" {
+        return;
     }
-}
-
-type Refused<'a> = (&'a str, String);
-
-/// `name{label="value",...} value [time] [# exemplar]`.
-fn read_sample<'a>(line: &'a str, limits: &Limits) -> Result<Line<'a>, Refused<'a>> {
-    let end = line.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(line.len());
-    let (name, rest) = line.split_at(end);
-    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(("", "no metric name at its start".into()));
+    let (name, rest) = first_word(rest);
+    let (kind, _) = first_word(rest);
+    if name.is_empty() || kind.is_empty() || !wanted(name) {
+        return;
     }
-    let rest = rest.trim_start_matches([' ', '\t']);
-    let (labels, rest) = match rest.strip_prefix('{') {
-        Some(inside) => read_labels(inside, limits).map_err(|reason| (name, reason.to_owned()))?,
-        None => (Vec::new(), rest),
+    let family = match kind {
+        "counter" => Family::Counter,
+        "gauge" => Family::Gauge,
+        "histogram" => Family::Histogram,
+        "summary" => Family::Summary,
+        _ => Family::Other,
     };
-    let mut words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
-    let word = words.next().unwrap_or_default();
-    let value = word.parse::<f64>().map_err(|_| (name, format!("{:?} is not a number", shorten(word))))?;
-    if !value.is_finite() {
-        return Err((name, format!("{} is not finite", shorten(word))));
+    types.insert(name, family);
+}
+
+/// Adds a line's sample to the page, or its name and reason to what was skipped.
+fn read_sample<'a>(line: &'a str, name: &'a str, limits: &Limits, page: &mut Page<'a>) {
+    let rest = &line[name.len()..];
+    if name.is_empty() || name.as_bytes()[0].is_ascii_digit() {
+        page.skip("", "no metric name at its start", limits);
+        return;
     }
-    match words.next() {
-        Some(time) if !time.starts_with('#') && time.parse::<f64>().is_err() => Err((name, format!("{:?} is not a time", shorten(time)))),
-        _ => Ok(Line { name, labels, value }),
+    let start = page.labels.len();
+    match read_rest(rest, limits, &mut page.labels) {
+        Ok(value) => page.entries.push(Entry { name, labels: (start, page.labels.len()), value }),
+        Err(reason) => {
+            page.labels.truncate(start);
+            page.skip(name, reason, limits);
+        }
     }
 }
 
-type Labels<'a> = Vec<(&'a str, Cow<'a, str>)>;
+/// `{label="value",...} value [time] [# exemplar]`: labels into the list, the value back.
+fn read_rest<'a>(rest: &'a str, limits: &Limits, labels: &mut Vec<Label<'a>>) -> Result<f64, Cow<'static, str>> {
+    let rest = trim_start(rest);
+    let rest = match rest.strip_prefix('{') {
+        Some(inside) => read_labels(inside, limits, labels)?,
+        None => rest,
+    };
+    let (word, rest) = first_word(rest);
+    let value = word.parse::<f64>().map_err(|_| format!("{:?} is not a number", shorten(word)))?;
+    if !value.is_finite() {
+        return Err(format!("{} is not finite", shorten(word)).into());
+    }
+    match first_word(rest).0 {
+        time if !time.is_empty() && !time.starts_with('#') && time.parse::<f64>().is_err() => Err(format!("{:?} is not a time", shorten(time)).into()),
+        _ => Ok(value),
+    }
+}
 
-/// The labels after `{`, and what follows `}`.
-fn read_labels<'a>(mut rest: &'a str, limits: &Limits) -> Result<(Labels<'a>, &'a str), &'static str> {
-    let mut labels: Labels<'a> = Vec::new();
+/// The labels after `{` into the list, sorted; what follows `}` back.
+fn read_labels<'a>(mut rest: &'a str, limits: &Limits, labels: &mut Vec<Label<'a>>) -> Result<&'a str, &'static str> {
+    let start = labels.len();
+    let mut ascending = true;
     loop {
-        rest = rest.trim_start_matches([' ', '\t']);
+        rest = trim_start(rest);
         if let Some(after) = rest.strip_prefix('}') {
-            labels.sort_by(|a, b| a.0.cmp(b.0));
-            return if labels.windows(2).any(|pair| pair[0].0 == pair[1].0) { Err("a label is given twice") } else { Ok((labels, after)) };
+            let own = &mut labels[start..];
+            if !ascending {
+                own.sort_unstable_by(|a, b| a.0.cmp(b.0));
+            }
+            return if own.windows(2).any(|pair| pair[0].0 == pair[1].0) { Err("a label is given twice") } else { Ok(after) };
         }
-        if labels.len() == limits.labels_max {
+        if labels.len() - start == limits.labels_max {
             return Err("more labels than labels_max");
         }
         let end = rest.bytes().position(|byte| !is_name_byte(byte)).ok_or("labels do not end")?;
@@ -213,14 +225,15 @@ fn read_labels<'a>(mut rest: &'a str, limits: &Limits) -> Result<(Labels<'a>, &'
         if name.is_empty() {
             return Err("a label without a name");
         }
-        let quoted = rest[end..].trim_start_matches([' ', '\t']).strip_prefix('=').ok_or("a label without a value")?;
-        let quoted = quoted.trim_start_matches([' ', '\t']).strip_prefix('"').ok_or("a label's value is not quoted")?;
+        let quoted = trim_start(&rest[end..]).strip_prefix('=').ok_or("a label without a value")?;
+        let quoted = trim_start(quoted).strip_prefix('"').ok_or("a label's value is not quoted")?;
         let (value, after) = read_quoted(quoted)?;
         if value.len() > limits.label_bytes_max {
             return Err("a label's value is longer than label_bytes_max");
         }
+        ascending &= labels[start..].last().is_none_or(|(before, _)| *before < name);
         labels.push((name, value));
-        let after = after.trim_start_matches([' ', '\t']);
+        let after = trim_start(after);
         rest = match after.strip_prefix(',') {
             Some(next) => next,
             None if after.starts_with('}') => after,
@@ -231,7 +244,7 @@ fn read_labels<'a>(mut rest: &'a str, limits: &Limits) -> Result<(Labels<'a>, &'
 
 /// Text up to the closing quote with `\\`, `\"` and `\n` resolved, and what follows.
 fn read_quoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
-    let stop = text.find(['"', '\\']).ok_or("a label's value does not end")?;
+    let stop = memchr2(b'"', b'\\', text.as_bytes()).ok_or("a label's value does not end")?;
     if text.as_bytes()[stop] == b'"' {
         return Ok((Cow::Borrowed(&text[..stop]), &text[stop + 1..]));
     }
@@ -265,6 +278,7 @@ fn shorten(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fleet::SkippedSample;
     use proptest::prelude::*;
 
     fn read(page: &str) -> Page<'_> {
@@ -272,7 +286,7 @@ mod tests {
     }
 
     fn values<'a>(page: &'a Page<'a>) -> Vec<(&'a str, f64)> {
-        page.samples.iter().map(|line| (line.name, line.value)).collect()
+        page.lines().map(|line| (line.name, line.value)).collect()
     }
 
     /// Field case 5: one damaged sample costs itself, not the page.
@@ -298,8 +312,8 @@ mod tests {
         ));
         assert_eq!(values(&page), [("a:b_total", 1500.0), ("c", -4.0), ("h_bucket", 7.0)]);
         assert_eq!(page.types.get("a:b_total"), Some(&Family::Counter));
-        assert_eq!(page.samples[0].label("path"), Some("C:\\x\n\"q\"\\d"));
-        assert_eq!(page.samples[2].label("le"), Some("+Inf"));
+        assert_eq!(page.lines().next().unwrap().label("path"), Some("C:\\x\n\"q\"\\d"));
+        assert_eq!(page.lines().nth(2).unwrap().label("le"), Some("+Inf"));
         assert!(page.skipped.is_empty());
     }
 
@@ -319,7 +333,7 @@ mod tests {
             ("a 1 soon", "not a time"),
         ] {
             let page = read(line);
-            assert!(page.samples.is_empty(), "{line}");
+            assert!(page.is_empty(), "{line}");
             let reason = &page.skipped.first().unwrap_or_else(|| panic!("{line}: nothing skipped")).reason;
             assert!(reason.contains(why), "{line}: {reason}");
         }
@@ -342,7 +356,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             if let Ok(page) = parse(&bytes, &Limits::default()) {
-                prop_assert!(page.samples.iter().all(|line| line.value.is_finite()));
+                prop_assert!(page.lines().all(|line| line.value.is_finite()));
             }
         }
 
@@ -356,9 +370,9 @@ mod tests {
             let escaped = label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             let text = format!("m{{l=\"{escaped}\"}} {value}\n");
             let page = parse(text.as_bytes(), &Limits::default()).unwrap();
-            prop_assert_eq!(page.samples.len(), 1);
-            prop_assert_eq!(page.samples[0].label("l"), Some(label.as_str()));
-            prop_assert!((page.samples[0].value - value).abs() <= value.abs() * 1e-15);
+            prop_assert_eq!(page.len(), 1);
+            prop_assert_eq!(page.lines().next().unwrap().label("l"), Some(label.as_str()));
+            prop_assert!((page.lines().next().unwrap().value - value).abs() <= value.abs() * 1e-15);
         }
     }
 }
