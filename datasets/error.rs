@@ -18,7 +18,7 @@ pub enum DatasetError {
     Row {
         /// Which file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line, from 1; in files without lines, the row.
         line: u64,
         /// What stands there.
         value: String,
@@ -43,4 +43,28 @@ pub enum DatasetError {
         /// Rows of the first file.
         expected: usize,
     },
+    /// A file whose format is not recognised, or is not of the kind that is asked for.
+    #[error("{}: {problem}; {remedy}", path.display())]
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A mapping of columns that cannot be used.
+    #[error("the mapping {text:?} cannot be used: {problem}; write it as time=COLUMN,in=COLUMN,out=COLUMN, see turnaround import --help")]
+    Mapping {
+        /// What was written.
+        text: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A length that makes no windows.
+    #[error("windows of {0} cannot be made: take whole minutes up to a day, such as 5m")]
+    Window(fleet::Span),
+    /// A factor that scales nothing.
+    #[error("requests cannot be scaled by {0}: take a number above zero, such as 0.5")]
+    Scale(f64),
 }

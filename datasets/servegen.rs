@@ -6,19 +6,20 @@
 //! them, its two parameters. There is no calendar date: the caller says when the trace begins.
 
 use crate::DatasetError;
-use crate::rows::{Row, for_each_row, numbered_files};
+use crate::demand::{Count, Demand, DemandOptions, Record};
+use crate::rows::{for_each_row, numbered_files};
 use fleet::{Series, Span, Timestamp};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Length of a window of the traces.
 const WINDOW: Span = Span(600);
-/// Windows of an hour.
-const HOUR_WINDOWS: usize = 6;
+/// Windows of a day.
+const DAY_WINDOWS: usize = 144;
 /// Length of a window of the token means.
 const TOKEN_WINDOW: Span = Span::hours(6);
-/// An hour with less than this share of the median of the same hours of other days is a lost record: whole fleets do not fall silent
-/// for an hour and come back, collectors do.
+/// A window with less than this share of the median of the same windows of all days is a lost record: whole fleets do not fall silent for ten
+/// minutes and come back, collectors do.
 const LOST_SHARE: f64 = 0.02;
 
 /// All clients of one model, summed.
@@ -28,8 +29,8 @@ pub struct ClientTraces {
     pub clients: usize,
     /// Requests/s in windows of ten minutes; missing where the record is lost.
     pub rate: Series,
-    /// Hours whose record is lost.
-    pub lost_hours: usize,
+    /// Windows whose record is lost.
+    pub lost_windows: usize,
     /// Mean prompt tokens per request in windows of six hours, over the clients that are known; missing where none is.
     pub input_tokens: Option<Series>,
     /// Mean generated tokens per request, likewise.
@@ -57,12 +58,29 @@ pub fn read_servegen(folder: &Path, token_means: Option<&Path>, start: Timestamp
         return Err(DatasetError::Empty { path: folder.to_owned(), what: "client traces (chunk-N-trace.csv or .csv.gz)".into() });
     };
     let total: Vec<f64> = (0..windows).map(|i| clients.values().map(|rates| rates[i]).sum()).collect();
-    let lost = lost_hours(&total);
-    let values = total.iter().enumerate().map(|(i, rate)| (!lost[i / HOUR_WINDOWS]).then_some(*rate)).collect();
+    let lost = lost_windows(&total);
+    let values = total.iter().zip(&lost).map(|(rate, lost)| (!lost).then_some(*rate)).collect();
     let tokens = token_means.map(|path| read_tokens(path, folder, &clients, start)).transpose()?;
     let (input_tokens, output_tokens) = tokens.map_or((None, None), |(input, output)| (Some(input), Some(output)));
     let rate = Series { start, step: WINDOW, values };
-    Ok(ClientTraces { clients: clients.len(), rate, lost_hours: lost.into_iter().filter(|l| *l).count(), input_tokens, output_tokens })
+    Ok(ClientTraces { clients: clients.len(), rate, lost_windows: lost.into_iter().filter(|l| *l).count(), input_tokens, output_tokens })
+}
+
+/// Whether a folder holds client traces.
+pub(crate) fn is_folder(folder: &Path) -> Result<bool, DatasetError> {
+    numbered_files(folder, client_number).map(|files| !files.is_empty())
+}
+
+/// All clients of a folder as counts of requests; a lost window is a gap.
+pub(crate) fn counts(folder: &Path, options: &DemandOptions) -> Result<Demand, DatasetError> {
+    let traces = read_servegen(folder, options.token_means.as_deref(), options.origin)?;
+    let rates: Vec<(Timestamp, f64)> = traces.rate.values.iter().enumerate().filter_map(|(i, rate)| Some((traces.rate.time(i), (*rate)?))).collect();
+    let count = move |(start, rate): (Timestamp, f64)| {
+        let tokens = |series: &Option<Series>| series.as_ref().and_then(|s| s.at(start));
+        let (input_tokens, output_tokens) = (tokens(&traces.input_tokens), tokens(&traces.output_tokens));
+        Ok(Record::Count(Count { start, length: WINDOW, requests: rate * WINDOW.as_secs_f64(), input_tokens, output_tokens, model: None }))
+    };
+    Ok(Box::new(rates.into_iter().map(count)))
 }
 
 fn client_number(name: &str) -> Option<u32> {
@@ -85,11 +103,11 @@ fn read_client(path: &Path) -> Result<Vec<f64>, DatasetError> {
     Ok(rates)
 }
 
-/// Which hours are lost. The first window is taken to begin a day.
-fn lost_hours(rates: &[f64]) -> Vec<bool> {
-    let totals: Vec<f64> = rates.chunks(HOUR_WINDOWS).map(|hour| hour.iter().sum()).collect();
-    let medians: Vec<f64> = (0..24).map(|hour| median(totals.iter().skip(hour).step_by(24).copied().collect())).collect();
-    totals.iter().enumerate().map(|(i, total)| *total < LOST_SHARE * medians[i % 24]).collect()
+/// Which windows are lost.
+fn lost_windows(rates: &[f64]) -> Vec<bool> {
+    let of_day = |window: usize| median(rates.iter().skip(window).step_by(DAY_WINDOWS).copied().collect());
+    let medians: Vec<f64> = (0..DAY_WINDOWS).map(of_day).collect();
+    rates.iter().enumerate().map(|(i, rate)| *rate < LOST_SHARE * medians[i % DAY_WINDOWS]).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -108,15 +126,15 @@ const TOKEN_COLUMNS: [&str; 5] = ["model", "client", "window_start_s", "mean_inp
 fn read_tokens(path: &Path, folder: &Path, clients: &BTreeMap<u32, Vec<f64>>, start: Timestamp) -> Result<(Series, Series), DatasetError> {
     let model = folder.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let windows = clients.values().map(Vec::len).max().unwrap_or(0).div_ceil(window_ratio());
-    let mut columns: Option<Vec<usize>> = None;
+    let mut columns: Option<[usize; 5]> = None;
     // (weighted sum, weight) of input and output by window.
     let mut sums = vec![[(0.0, 0.0); 2]; windows];
     for_each_row(path, |row| {
         let Some(columns) = &columns else {
-            columns = Some(columns_of(row)?);
+            columns = Some(row.columns(TOKEN_COLUMNS)?);
             return Ok(());
         };
-        if row.fields.get(columns[0]).map(String::as_str) != Some(model) {
+        if row.text(columns[0]) != model {
             return Ok(());
         }
         let client: u32 = row.parse(columns[1], |_| true, "a client's number")?;
@@ -125,8 +143,7 @@ fn read_tokens(path: &Path, folder: &Path, clients: &BTreeMap<u32, Vec<f64>>, st
         let (Some(rates), Some(sum)) = (clients.get(&client), sums.get_mut(index)) else { return Ok(()) };
         let weight: f64 = rates.iter().skip(index * window_ratio()).take(window_ratio()).sum();
         for (part, column) in sum.iter_mut().zip(&columns[3..]) {
-            if row.fields.get(*column).is_some_and(|text| !text.is_empty()) {
-                let mean: f64 = row.parse(*column, |x: &f64| x.is_finite() && *x >= 0.0, "a mean number of tokens")?;
+            if let Some(mean) = row.amount_if_any(*column, "a mean number of tokens")? {
                 *part = (part.0 + mean * weight, part.1 + weight);
             }
         }
@@ -134,12 +151,6 @@ fn read_tokens(path: &Path, folder: &Path, clients: &BTreeMap<u32, Vec<f64>>, st
     })?;
     let series = |part: usize| Series { start, step: TOKEN_WINDOW, values: sums.iter().map(|s| (s[part].1 > 0.0).then(|| s[part].0 / s[part].1)).collect() };
     Ok((series(0), series(1)))
-}
-
-fn columns_of(header: &Row) -> Result<Vec<usize>, DatasetError> {
-    let find =
-        |name: &&str| header.fields.iter().position(|f| f == name).ok_or_else(|| header.refuse(header.fields.join(","), format!("a header with {name}")));
-    TOKEN_COLUMNS.iter().map(find).collect()
 }
 
 /// Windows of a trace in a window of the token table.
@@ -165,12 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_summed_and_a_lost_hour_is_missing_not_zero() {
-        let lost = 24 * 6 + 5 * 6;
-        let folder = folder(|client, i| if (lost..lost + 6).contains(&i) { 0.0 } else { [2.0, 0.5][client] }, 2, 3 * 144);
+    fn clients_are_summed_and_a_lost_window_is_missing_not_zero() {
+        // An hour, and ten minutes by themselves.
+        let (lost, alone) = (144 + 30, 2 * 144 + 7);
+        let folder = folder(|client, i| if (lost..lost + 6).contains(&i) || i == alone { 0.0 } else { [2.0, 0.5][client] }, 2, 3 * 144);
         let traces = read_servegen(folder.path(), None, Timestamp(0)).unwrap();
-        assert_eq!((traces.clients, traces.lost_hours, traces.rate.known()), (2, 1, 3 * 144 - 6));
+        assert_eq!((traces.clients, traces.lost_windows, traces.rate.known()), (2, 7, 3 * 144 - 7));
         assert_eq!(traces.rate.values[lost - 1..=lost], [Some(2.5), None]);
+        assert_eq!(traces.rate.values[alone - 1..=alone + 1], [Some(2.5), None, Some(2.5)]);
+        let counts: Vec<_> = counts(folder.path(), &DemandOptions::default()).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!((counts.len(), counts[0].at(), counts[lost].at().0), (3 * 144 - 7, Timestamp(0), 600 * (144 + 36)));
         assert_eq!(traces.input_tokens, None);
     }
 
@@ -224,14 +239,11 @@ mod tests {
             return;
         }
         let tokens = data.join("token_means.csv.gz");
-        // Clients and requests as counted with other tools; two of the models have hours that every client lost.
-        for (model, clients, requests, gaps) in
-            [("m-large", 160, 218_603_316.0, false), ("m-mid", 103, 1_818_074_404.0, true), ("m-small", 36, 415_871_062.0, true)]
-        {
+        // Clients, requests and lost windows as counted with other tools.
+        for (model, clients, requests, lost) in [("m-large", 160, 218_603_316.0, 0), ("m-mid", 103, 1_818_074_404.0, 102), ("m-small", 36, 415_871_062.0, 37)] {
             let traces = read_servegen(&data.join("language").join(model), Some(&tokens), Timestamp(0)).unwrap();
             let total: f64 = traces.rate.values.iter().flatten().sum::<f64>() * 600.0;
-            eprintln!("{model}: {} clients, {total:.0} requests, {} hours lost", traces.clients, traces.lost_hours);
-            assert_eq!((traces.clients, traces.rate.values.len(), traces.lost_hours > 0), (clients, 2_016, gaps));
+            assert_eq!((traces.clients, traces.rate.values.len(), traces.lost_windows), (clients, 2_016, lost), "{model}: {total:.0} requests");
             assert!((total - requests).abs() < 1e-3 * requests, "{total}");
             assert!(traces.input_tokens.unwrap().values.iter().flatten().all(|t| (50.0..20_000.0).contains(t)));
         }

@@ -1,11 +1,15 @@
 //! Arrivals minute by minute, from a trace or a shape: what a simulated world is fed with.
 
-use crate::Request;
+use crate::minutes::{Known, Minutes};
 use crate::shape::Burst;
+use crate::{DatasetError, Record};
 use fleet::{Series, Span, Timestamp, WorkloadId};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
+
+/// Minutes of a recording that is held whole, at most: sixteen years.
+const MINUTES_MAX: usize = 1 << 23;
 
 /// Size of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -66,25 +70,47 @@ impl Traffic {
         Self { workload, start: rates.start, minutes }
     }
 
-    /// Single requests, in order of time, counted by minute; a minute without any has the size of the one before.
-    #[must_use]
-    pub fn from_requests(workload: WorkloadId, requests: &[Request], prefix_hit_rate: f64) -> Self {
-        let start = requests.first().map_or(Timestamp(0), |r| r.at.floor(Self::STEP));
-        let last = requests.last().map_or(0, |r| r.at.since(start).0 / Self::STEP.0);
-        let mut sums = vec![(0.0, 0.0, 0.0); if requests.is_empty() { 0 } else { usize::try_from(last).unwrap_or(0) + 1 }];
-        for r in requests {
-            if let Some(sum) = usize::try_from(r.at.since(start).0 / Self::STEP.0).ok().and_then(|i| sums.get_mut(i)) {
-                *sum = (sum.0 + 1.0, sum.1 + r.input_tokens, sum.2 + r.output_tokens);
-            }
+    /// The records of a trace, minute by minute; a pause between single requests longer than `silence_max` is a gap, and so is a minute of which
+    /// less than half is known. A minute without requests, or without their sizes, has the size of the one before; the first have `tokens`.
+    ///
+    /// # Errors
+    /// The trace's first fault; and a trace longer than 8 million minutes is refused as one.
+    pub fn from_records(
+        workload: WorkloadId,
+        records: impl Iterator<Item = Result<Record, DatasetError>>,
+        silence_max: Option<Span>,
+        tokens: Tokens,
+    ) -> Result<Self, DatasetError> {
+        let mut traffic = Self { workload, start: Timestamp(0), minutes: Vec::new() };
+        let (mut minutes, mut size) = (Minutes::new(silence_max), tokens);
+        for record in records {
+            let known = minutes.take(&record?, Span::ZERO);
+            traffic.extend(known, &mut size)?;
         }
-        let mut tokens = Tokens { input: 0.0, output: 0.0, prefix_hit_rate };
-        let minute = |(count, input, output): (f64, f64, f64)| {
-            if count > 0.0 {
-                tokens = Tokens { input: input / count, output: output / count, prefix_hit_rate };
+        traffic.extend(minutes.finish(), &mut size)?;
+        Ok(traffic)
+    }
+
+    fn extend(&mut self, known: Known, size: &mut Tokens) -> Result<(), DatasetError> {
+        for (at, sums) in known {
+            if self.minutes.is_empty() {
+                self.start = at;
             }
-            Some(Minute { arrivals_per_s: count / Self::STEP.as_secs_f64(), tokens })
-        };
-        Self { workload, start, minutes: sums.into_iter().map(minute).collect() }
+            let gap = usize::try_from(at.since(self.end()).0 / Self::STEP.0).unwrap_or(usize::MAX);
+            if gap.saturating_add(self.minutes.len()) >= MINUTES_MAX {
+                return Err(DatasetError::Window(at.since(self.start)));
+            }
+            self.minutes.extend(std::iter::repeat_n(None, gap));
+            let tokens = Tokens {
+                input: sums.input.get().unwrap_or(size.input),
+                output: sums.output.get().unwrap_or(size.output),
+                prefix_hit_rate: sums.cached.get().unwrap_or(size.prefix_hit_rate),
+            };
+            *size = tokens;
+            let known = sums.seconds() * 2.0 >= Self::STEP.as_secs_f64();
+            self.minutes.push(known.then(|| Minute { arrivals_per_s: sums.requests / sums.seconds(), tokens }));
+        }
+        Ok(())
     }
 
     /// First instant after the last minute.
@@ -114,6 +140,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Request;
 
     const TOKENS: Tokens = Tokens { input: 900.0, output: 250.0, prefix_hit_rate: 0.3 };
 
@@ -136,13 +163,19 @@ mod tests {
 
     #[test]
     fn single_requests_are_counted_by_minute() {
-        let request = |s, tokens| Request { at: Timestamp(s), fraction: 0.5, input_tokens: tokens, output_tokens: 1.0 };
-        let traffic = Traffic::from_requests(name(), &[request(65, 10.0), request(119, 30.0), request(240, 5.0)], 0.0);
-        assert_eq!((traffic.start, traffic.minutes.len()), (Timestamp(60), 4));
+        let request = |s, tokens| Ok(Record::Request(Request { input_tokens: Some(tokens), ..Request::at(Timestamp(s), 0.5) }));
+        let records = [request(60, 10.0), request(119, 30.0), request(240, 5.0), request(600, 5.0), request(640, 5.0)];
+        let traffic = Traffic::from_records(name(), records.into_iter(), Some(Span::minutes(3)), TOKENS).unwrap();
+        assert_eq!((traffic.start, traffic.minutes.len()), (Timestamp(60), 10));
         let minute = traffic.at(Timestamp(61)).unwrap();
         assert!((minute.arrivals_per_s - 2.0 / 60.0).abs() < 1e-12 && (minute.tokens.input - 20.0).abs() < 1e-12);
+        assert!((minute.tokens.output - 250.0).abs() < 1e-12);
+        // Two idle minutes; five after the pause that was too long.
         assert!(traffic.at(Timestamp(121)).unwrap().arrivals_per_s.abs() < 1e-12);
-        assert_eq!(Traffic::from_requests(name(), &[], 0.0).minutes.len(), 0);
+        assert!(traffic.at(Timestamp(300)).is_none() && traffic.at(Timestamp(599)).is_none());
+        // The last minute is known for 41 seconds.
+        assert!((traffic.at(Timestamp(600)).unwrap().arrivals_per_s - 2.0 / 41.0).abs() < 1e-12);
+        assert_eq!(Traffic::from_records(name(), std::iter::empty(), None, TOKENS).unwrap().minutes.len(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use config::{Config, TraceConfig, TraceFormat, TraceInput};
-use datasets::{DEMO_SEED, Scenario, Tokens, Traffic};
+use datasets::{DEMO_SEED, DemandOptions, Format, Scenario, Tokens, Traffic};
 use fleet::{Span, Timestamp, WorkloadId, WorkloadWindow};
 use std::{collections::BTreeMap, path::Path};
 
@@ -61,13 +61,22 @@ fn bundled(name: &str) -> Result<Traffic, Failure> {
 /// A trace file of somebody else's.
 pub(crate) fn file(path: &Path, format: TraceFormat, workload: &WorkloadId, tokens: Tokens) -> Result<Traffic, Failure> {
     match format {
-        TraceFormat::AzureLlm2023 => Ok(Traffic::from_requests(workload.clone(), &datasets::read_azure(path)?, tokens.prefix_hit_rate)),
-        TraceFormat::ServeGen => {
-            // The trace carries no date. 1970-01-05 was a Monday, on which the recording began.
-            let traces = datasets::read_servegen(path, None, Timestamp(4 * 86_400))?;
-            Ok(Traffic::from_rates(workload.clone(), &traces.rate, 1.0, tokens, MINUTE_CV, SEED))
-        }
+        TraceFormat::AzureLlm2023 => of_format(path, Format::AzureLlm2023, workload, tokens),
+        TraceFormat::ServeGen => of_format(path, Format::ServeGen, workload, tokens),
     }
+}
+
+/// Where a recording begins that carries no date: 1970-01-05 was a Monday.
+pub(crate) const MONDAY: Timestamp = Timestamp(4 * 86_400);
+
+/// A trace of demand in any format.
+pub(crate) fn of_format(path: &Path, format: Format, workload: &WorkloadId, tokens: Tokens) -> Result<Traffic, Failure> {
+    if format == Format::ServeGen {
+        let traces = datasets::read_servegen(path, None, MONDAY)?;
+        return Ok(Traffic::from_rates(workload.clone(), &traces.rate, 1.0, tokens, MINUTE_CV, SEED));
+    }
+    let records = datasets::read_demand(path, format, &DemandOptions { origin: MONDAY, ..DemandOptions::default() })?;
+    Ok(Traffic::from_records(workload.clone(), records, format.describe().silence_max, tokens)?)
 }
 
 fn replayed(traffic: &Traffic, workload: &WorkloadId, scale: f64, window: Span, history: Span, now: Timestamp) -> Vec<WorkloadWindow> {

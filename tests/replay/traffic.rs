@@ -9,8 +9,6 @@ use std::path::Path;
 
 /// Windows of a day, of ten minutes each.
 const DAY: usize = 144;
-/// Less than this share of the median of the same windows of other days is a lost record.
-const LOST_SHARE: f64 = 0.02;
 /// Coefficient of variation from minute to minute.
 const MINUTE_CV: f64 = 0.05;
 
@@ -34,8 +32,8 @@ pub fn replayed(data: &Path) -> Vec<Replayed> {
 
 fn replay(data: &Path, spec: &ServiceSpec, seed: u64) -> Replayed {
     let traces = datasets::read_servegen(&data.join("language").join(spec.id), Some(&data.join("token_means.csv.gz")), START).unwrap();
-    let known = without_lost_windows(&traces.rate);
-    let filled = filled(&known);
+    let known = &traces.rate;
+    let filled = filled(known);
     let hours: Vec<f64> = filled.values.chunks(6).map(|h| h.iter().flatten().sum::<f64>() / 6.0).collect();
     let highest = hours.iter().copied().fold(0.0, f64::max);
     let variant = &spec.variants[0];
@@ -46,7 +44,7 @@ fn replay(data: &Path, spec: &ServiceSpec, seed: u64) -> Replayed {
     let per_minute = made.minutes.iter().map(|m| m.unwrap().arrivals_per_s).collect();
     Replayed {
         traffic: Traffic { workload: name(spec.id), per_minute, input_tokens: tokens.0, output_tokens: tokens.1, hit_rate: of.prefix_hit_rate },
-        blackouts: blackouts(spec.id, &known),
+        blackouts: blackouts(spec.id, known),
         scale,
         mean: mean(hours.iter().copied()) * scale,
         peak: highest * scale,
@@ -62,18 +60,6 @@ pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
 fn tokens(traces: &ClientTraces) -> (f64, f64) {
     let over_time = |series: &Option<Series>| mean(series.as_ref().unwrap().values.iter().flatten().copied());
     (over_time(&traces.input_tokens), over_time(&traces.output_tokens))
-}
-
-/// The reader leaves out hours that are lost as a whole; ten minutes can be lost within an hour.
-fn without_lost_windows(rate: &Series) -> Series {
-    let median = |of_day: usize| {
-        let mut same: Vec<f64> = rate.values.iter().skip(of_day).step_by(DAY).flatten().copied().collect();
-        same.sort_by(f64::total_cmp);
-        same[same.len() / 2]
-    };
-    let medians: Vec<f64> = (0..DAY).map(median).collect();
-    let values = rate.values.iter().enumerate().map(|(i, v)| v.filter(|v| *v >= LOST_SHARE * medians[i % DAY])).collect();
-    Series { start: rate.start, step: rate.step, values }
 }
 
 /// Gaps take what came at the same time of the day before; on the first day, of the day after.
