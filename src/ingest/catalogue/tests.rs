@@ -104,3 +104,400 @@ fn a_series_printed_twice_counts_once_and_buckets_must_ascend() {
     assert!(read(&h(4)).histogram(Signal::TimeToFirstToken).is_some());
     assert_eq!(read(&h(6)).histogram(Signal::TimeToFirstToken), None);
 }
+
+fn read_as(engine: Option<&str>, select: &[(&str, &str)], page: &str) -> Scrape {
+    let select = select.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
+    let how = ReadAs { target: &TargetId::new("a").unwrap(), engine, select: &select, names: &Names::new() };
+    Catalogue::builtin().read_text(&how, Timestamp(0), page.as_bytes(), &Limits::default())
+}
+
+fn engine_of(scrape: &Scrape) -> &str {
+    scrape.server.as_ref().map_or("", |server| server.engine.as_str())
+}
+
+/// Values by member.
+fn by_member(scrape: &Scrape, signal: Signal) -> Vec<(&str, f64)> {
+    let scalar = |reading: &Reading| match reading {
+        Reading::Scalar(value) => *value,
+        Reading::Histogram(histogram) => histogram.count,
+    };
+    scrape.members(signal).map(|(member, reading)| (member.map_or("", MemberId::as_str), scalar(reading))).collect()
+}
+
+#[test]
+fn every_table_of_the_house_can_be_used() {
+    let catalogue = Catalogue::builtin();
+    for table in &catalogue.tables {
+        assert_eq!(table.engine.validate(), Ok(()), "{}", table.engine.name);
+        assert!(!table.marks.is_empty() && !table.expected.is_empty(), "{}", table.engine.name);
+        for other in &table.engine.instead_of {
+            assert!(catalogue.table(other).is_some(), "{} stands instead of {other}, which is no table", table.engine.name);
+        }
+    }
+    let names: BTreeSet<&str> = catalogue.engines().collect();
+    assert_eq!(names.len(), catalogue.tables.len(), "names are unique");
+    for name in ["vllm:prompt_tokens_total", "vllm:e2e_request_latency_seconds_bucket", "DCGM_FI_DEV_FB_USED", "turnaround_gpu_energy_joules_total"] {
+        assert!(catalogue.metric_names().contains(name), "{name}");
+    }
+    let rows = catalogue.describe();
+    assert!(rows.iter().any(|row| row.spelled == "1048576 * (DCGM_FI_DEV_FB_USED)" && row.unit == "bytes"), "{rows:#?}");
+    assert!(rows.iter().any(|row| row.engine == "dynamo" && row.spelled == "dynamo_frontend_inflight_requests - dynamo_frontend_queued_requests"));
+}
+
+/// Every spelling of every table is read: a page with nothing but one spelling (and what recognises the table) gives its signal.
+#[test]
+fn every_spelling_is_read() {
+    for table in &Catalogue::builtin().tables {
+        for row in &table.engine.signals {
+            for spelling in &row.names {
+                let made = spelling.made();
+                let labels: Vec<String> = made.only.iter().map(|(label, values)| format!("{label}=\"{}\"", values.last().unwrap())).collect();
+                let device = if row.signal.of_gpu() { table.engine.device.uuid.first().map(|uuid| format!("{uuid}=\"GPU-1\"")) } else { None };
+                let labels = labels.into_iter().chain(device).collect::<Vec<_>>().join(",");
+                let middle = row.range.unwrap_or_else(|| plausible(row.signal));
+                let value = if row.signal == Signal::BootTime { 1.7e9 } else { middle[0].max(0.0) + 1.0 };
+                let page: String = made
+                    .sum
+                    .iter()
+                    .chain(&made.events)
+                    .map(|name| match row.signal.kind() {
+                        fleet::SignalKind::Histogram if made.events.is_empty() => format!("{name}_sum{{{labels}}} {value}\n{name}_count{{{labels}}} 1\n"),
+                        _ => format!("{name}{{{labels}}} {value}\n"),
+                    })
+                    .collect();
+                let scrape = read_as(Some(&table.engine.name), &[], &page);
+                let found = scrape.samples.iter().any(|sample| sample.signal == row.signal);
+                assert!(found, "{}: {} is not read from\n{page}{scrape:#?}", table.engine.name, row.signal.name());
+            }
+        }
+    }
+}
+
+/// Field case 13: demand comes from counters; a throughput gauge that keeps its last value is not read at all.
+#[test]
+fn sglang_is_read_and_its_frozen_gauge_is_not() {
+    let page = concat!(
+        "sglang:gen_throughput{model_name=\"m\"} 812.5\n# TYPE sglang:generation_tokens_total counter\nsglang:generation_tokens_total{model_name=\"m\"} 90000\n",
+        "sglang:num_running_reqs{model_name=\"m\"} 0\nsglang:num_queue_reqs{model_name=\"m\"} 2\nsglang:token_usage{model_name=\"m\"} 0.25\n",
+        "sglang:prompt_tokens_total{is_streaming=\"true\",model_name=\"m\"} 700\nsglang:prompt_tokens_total{is_streaming=\"false\",model_name=\"m\"} 300\n",
+        "sglang:cached_tokens_total{cache_source=\"device\",model_name=\"m\"} 300\nsglang:cached_tokens_total{cache_source=\"host\",model_name=\"m\"} 100\n",
+        "sglang:num_requests_total{model_name=\"m\"} 12\nsglang:startup_time_seconds{phase=\"load_weight\"} 40\nsglang:startup_time_seconds{phase=\"e2e\"} 77.5\n",
+        "sglang:time_per_output_token_seconds_sum 3\nsglang:time_per_output_token_seconds_count 100\n",
+    );
+    let scrape = read(page);
+    assert_eq!((engine_of(&scrape), scrape.server.as_ref().unwrap().models.as_slice()), ("sglang", ["m".to_owned()].as_slice()));
+    let scalars = [
+        (Signal::GenerationTokens, 90_000.0),
+        (Signal::RequestsRunning, 0.0),
+        (Signal::RequestsWaiting, 2.0),
+        (Signal::RequestsFinished, 12.0),
+        (Signal::PromptTokens, 1000.0),
+        (Signal::PrefixQueries, 1000.0),
+        (Signal::PrefixHits, 400.0),
+        (Signal::KvUsageMax, 0.25),
+        (Signal::StartupTime, 77.5),
+    ];
+    for (signal, value) in scalars {
+        assert_eq!(scrape.scalar(signal), Some(value), "{}", signal.name());
+    }
+    assert_eq!(scrape.histogram(Signal::InterTokenLatency).map(|h| h.sum / h.count), Some(0.03));
+    assert!(!scrape.samples.iter().any(|sample| matches!(sample.value, Reading::Scalar(value) if value.to_bits() == 812.5_f64.to_bits())));
+    assert_eq!(Catalogue::builtin().missing_signals(&scrape), [Signal::TimeToFirstToken, Signal::EndToEnd]);
+    // An idle ratio that reads NaN costs itself (field case 5), and newer builds write another prefix.
+    let idle = read("sglang:fwd_occupancy NaN\nsglang:cache_hit_rate 0.6\nsglang:num_running_reqs 3\n");
+    assert_eq!((idle.is_ok(), idle.skipped.len(), idle.skipped[0].metric.as_str()), (true, 1, "sglang:fwd_occupancy"));
+    assert_eq!((idle.scalar(Signal::PrefixHitRate), idle.scalar(Signal::RequestsRunning)), (Some(0.6), Some(3.0)));
+    assert_eq!(read("sglang_num_running_reqs 3\nsglang_num_queue_reqs 1\n").scalar(Signal::RequestsWaiting), Some(1.0));
+}
+
+/// Field case 15: ranks of one engine repeat a series and count once, data-parallel engines count each, a priority's share is part of the whole.
+#[test]
+fn sglang_ranks_are_copies_and_data_parallel_engines_are_not() {
+    let ranks = read("sglang:num_running_reqs{tp_rank=\"0\"} 4\nsglang:num_running_reqs{tp_rank=\"1\"} 4\nsglang:num_running_reqs{tp_rank=\"10\"} 9\n");
+    assert_eq!(by_member(&ranks, Signal::RequestsRunning), [("", 4.0)]);
+    let engines = read("sglang:num_running_reqs{dp_rank=\"0\",tp_rank=\"0\"} 4\nsglang:num_running_reqs{dp_rank=\"1\",tp_rank=\"1\"} 5\n");
+    assert_eq!(by_member(&engines, Signal::RequestsRunning), [("0", 4.0), ("1", 5.0)]);
+    let shares = read("sglang:num_queue_reqs{priority=\"\"} 7\nsglang:num_queue_reqs{priority=\"0\"} 3\nsglang:num_queue_reqs{priority=\"5\"} 4\n");
+    assert_eq!(by_member(&shares, Signal::RequestsWaiting), [("", 7.0)]);
+}
+
+#[test]
+fn tgi_is_read() {
+    let page = concat!(
+        "tgi_queue_size 7\ntgi_batch_current_size 4\n# TYPE tgi_request_count counter\ntgi_request_count 50\ntgi_request_success 44\n",
+        "tgi_request_failure{err=\"overloaded\"} 2\ntgi_request_failure{err=\"validation\"} 1\n",
+        "# TYPE tgi_request_input_length histogram\ntgi_request_input_length_bucket{le=\"128\"} 40\ntgi_request_input_length_sum 4400\ntgi_request_input_length_count 44\n",
+        "tgi_request_generated_tokens_sum 8123\ntgi_request_generated_tokens_count 44\n",
+        "# TYPE tgi_request_duration histogram\ntgi_request_duration_bucket{le=\"1\"} 4\ntgi_request_duration_bucket{le=\"+Inf\"} 44\ntgi_request_duration_sum 88\ntgi_request_duration_count 44\n",
+        "tgi_request_queue_duration_sum 4.4\ntgi_request_queue_duration_count 44\ntgi_request_mean_time_per_token_duration_sum 2.2\ntgi_request_mean_time_per_token_duration_count 44\n",
+    );
+    let scrape = read(page);
+    assert_eq!((engine_of(&scrape), Catalogue::builtin().missing_signals(&scrape)), ("tgi", vec![]));
+    let counts = [Signal::RequestsFinished, Signal::RequestsReceived, Signal::RequestsRefused, Signal::PromptTokens, Signal::GenerationTokens];
+    assert_eq!(counts.map(|signal| scrape.scalar(signal)), [Some(47.0), Some(50.0), Some(2.0), Some(4400.0), Some(8123.0)]);
+    assert_eq!(scrape.histogram(Signal::EndToEnd), Some(Histogram { sum: 88.0, count: 44.0, buckets: vec![(1.0, 4.0)] }));
+    // Before its first failure there is no counter of them.
+    assert_eq!(read("tgi_request_success 44\n").scalar(Signal::RequestsFinished), Some(44.0));
+    // A summary is no histogram.
+    let summary = read("# TYPE tgi_request_duration summary\ntgi_request_duration_sum 88\ntgi_request_duration_count 44\ntgi_queue_size 1\n");
+    assert_eq!((summary.histogram(Signal::EndToEnd), summary.skipped.len()), (None, 1));
+}
+
+/// Field case 47: Triton's durations are of requests that succeeded, in microseconds, and have no distribution.
+#[test]
+fn triton_is_read_model_by_model() {
+    let page = concat!(
+        "# TYPE nv_inference_request_success counter\nnv_inference_request_success{model=\"resnet\",version=\"1\"} 880\nnv_inference_request_success{model=\"bert\",version=\"1\"} 10\n",
+        "nv_inference_request_failure{model=\"resnet\",version=\"1\",reason=\"REJECTED\"} 15\nnv_inference_request_failure{model=\"resnet\",version=\"1\",reason=\"OTHER\"} 5\n",
+        "nv_inference_request_failure{model=\"bert\",version=\"1\"} 0\n",
+        "nv_inference_count{model=\"resnet\",version=\"1\"} 7040\nnv_inference_pending_request_count{model=\"resnet\",version=\"1\"} 3\n",
+        "nv_inference_request_duration_us{model=\"resnet\",version=\"1\"} 88000000\nnv_inference_request_duration_us{model=\"bert\",version=\"1\"} 1000000\n",
+        "nv_inference_queue_duration_us{model=\"resnet\",version=\"1\"} 4400000\nnv_inference_queue_duration_us{model=\"bert\",version=\"1\"} 0\n",
+        "nv_gpu_utilization{gpu_uuid=\"GPU-aaa\"} 0.91\nnv_gpu_utilization{gpu_uuid=\"GPU-bbb\"} 0.12\nnv_gpu_memory_used_bytes{gpu_uuid=\"GPU-aaa\"} 34359738368\n",
+        "# TYPE nv_energy_consumption counter\nnv_energy_consumption{gpu_uuid=\"GPU-aaa\"} 1000\n",
+    );
+    let all = read(page);
+    assert_eq!((engine_of(&all), all.server.as_ref().unwrap().models.join(" ")), ("triton", "bert resnet".to_owned()));
+    assert_eq!(all.scalar(Signal::RequestsFinished), Some(910.0));
+    let one = read_as(None, &[("model", "resnet")], page);
+    assert_eq!(one.scalar(Signal::RequestsFinished), Some(900.0));
+    let e2e = one.histogram(Signal::EndToEnd).unwrap();
+    assert!((e2e.sum - 88.0).abs() < 1e-9 && e2e.count.total_cmp(&880.0).is_eq() && e2e.buckets.is_empty(), "{e2e:?}");
+    assert_eq!(one.histogram(Signal::QueueTime).map(|h| (h.sum / h.count * 1e6).round()), Some(5000.0));
+    assert_eq!(one.scalar(Signal::RequestsWaiting), Some(3.0));
+    // Its GPUs are the server's, whatever model is selected.
+    assert_eq!(by_member(&one, Signal::GpuUtilisation), [("GPU-aaa", 0.91), ("GPU-bbb", 0.12)]);
+    assert_eq!((one.devices.len(), one.scalar(Signal::GpuMemoryUsed), one.scalar(Signal::GpuEnergy)), (2, Some(34_359_738_368.0), Some(1000.0)));
+    assert!(!read_as(None, &[("model", "nobody")], "nv_inference_request_success{model=\"a\"} 1\n").is_ok());
+}
+
+/// The names of NIM could be anybody's: they count where several stand together and nobody else is known, or where the config says so.
+#[test]
+fn nim_is_recognised_only_by_company_or_by_name() {
+    let few = "num_requests_running 3\nprompt_tokens_total 9\n";
+    let page = format!("{few}num_requests_waiting 1\ngpu_cache_usage_perc 0.5\nrequest_finish_total{{finished_reason=\"stop\"}} 4\n");
+    let scrape = read(&page);
+    assert_eq!((engine_of(&scrape), scrape.scalar(Signal::RequestsRunning), scrape.scalar(Signal::RequestsFinished)), ("nim", Some(3.0), Some(4.0)));
+    assert!(!read(few).is_ok());
+    assert_eq!(read_as(Some("nim"), &[], few).scalar(Signal::PromptTokens), Some(9.0));
+    let beside = read(&format!("{page}vllm:num_requests_running 8\n"));
+    assert_eq!((engine_of(&beside), beside.scalar(Signal::RequestsRunning), beside.scalar(Signal::PromptTokens)), ("vllm", Some(8.0), None));
+    let unknown = read_as(Some("nym"), &[], &page);
+    assert_eq!(unknown.status, fleet::ScrapeStatus::Failed("no engine is called \"nym\"".into()));
+}
+
+/// Field case 3: llama.cpp counts prompt tokens without the cached ones, other engines with them; a signal means the same for all.
+#[test]
+fn prompt_tokens_include_cached_ones_whatever_the_engine_counts() {
+    let new = read(
+        "llamacpp:prompt_tokens_total 900\nllamacpp:prompt_tokens_cached_total 100\nllamacpp:tokens_predicted_seconds_total 2\nllamacpp:tokens_predicted_total 100\n",
+    );
+    assert_eq!([Signal::PromptTokens, Signal::PrefixQueries, Signal::PrefixHits].map(|signal| new.scalar(signal)), [Some(1000.0), Some(1000.0), Some(100.0)]);
+    assert_eq!(new.histogram(Signal::InterTokenLatency).map(|h| h.sum / h.count), Some(0.02));
+    let old = read("llamacpp:prompt_tokens_total 900\nllamacpp:kv_cache_usage_ratio 0.5\nllamacpp:predicted_tokens_seconds nan\n");
+    assert_eq!([Signal::PromptTokens, Signal::PrefixHits, Signal::KvUsageMax].map(|signal| old.scalar(signal)), [Some(900.0), None, Some(0.5)]);
+}
+
+/// Field case 23: what a router received and refused is known while no replica exists.
+#[test]
+fn routers_tell_what_they_received_and_refused() {
+    let page = concat!(
+        "# TYPE router_requests_total counter\nrouter_requests_total{model=\"org/model-7b\",outcome=\"no_backend\"} 3\n",
+        "router_requests_total{model=\"org/model-7b\",outcome=\"ok\"} 40\nrouter_requests_total{model=\"other\",outcome=\"ok\"} 5\nrouter_queue_size{model=\"org/model-7b\"} 0\n",
+    );
+    let one = read_as(None, &[("model", "org/model-7b")], page);
+    assert_eq!((engine_of(&one), one.scalar(Signal::RequestsReceived), one.scalar(Signal::RequestsRefused)), ("router", Some(43.0), Some(3.0)));
+    assert_eq!((one.scalar(Signal::RequestsWaiting), read(page).scalar(Signal::RequestsReceived)), (Some(0.0), Some(48.0)));
+    let picker = concat!(
+        "inference_objective_request_total{model_name=\"m\",target_model_name=\"m-1\"} 9\n",
+        "inference_objective_request_error_total{error_code=\"ServiceUnavailable\",model_name=\"m\"} 2\ninference_objective_request_error_total{error_code=\"BadRequest\",model_name=\"m\"} 1\n",
+    );
+    let picker = read(picker);
+    assert_eq!(
+        (engine_of(&picker), picker.scalar(Signal::RequestsReceived), picker.scalar(Signal::RequestsRefused)),
+        ("inference-gateway", Some(9.0), Some(2.0))
+    );
+    assert_eq!(read("inference_model_request_total 9\n").scalar(Signal::RequestsReceived), Some(9.0));
+    let stack = read(
+        "vllm:num_incoming_requests_total{model=\"m\"} 6\nvllm:num_requests_running{server=\"http://a\"} 2\nvllm:num_requests_running{server=\"http://b\"} 1\n",
+    );
+    assert_eq!((engine_of(&stack), stack.scalar(Signal::RequestsReceived), stack.scalar(Signal::RequestsRunning)), ("vllm-router", Some(6.0), Some(3.0)));
+    let smg = read("sgl_router_requests_total{route=\"/generate\"} 6\n");
+    assert_eq!((engine_of(&smg), smg.scalar(Signal::RequestsReceived)), ("sglang-router", Some(6.0)));
+}
+
+fn dcgm(line: &str, value: f64) -> String {
+    format!("DCGM_FI_DEV_FB_USED{{{line}}} {value}\n")
+}
+
+/// Field case 17: the device belongs to the workload, whichever labels name it; the exporter is never the holder.
+#[test]
+fn devices_belong_to_workloads_not_to_exporters() {
+    let a = |pod: &str| {
+        format!("UUID=\"GPU-a\",gpu=\"0\",Hostname=\"n1\",pod=\"dcgm-exporter-x1\",namespace=\"monitoring\",exported_pod=\"{pod}\",exported_namespace=\"prod\"")
+    };
+    let b = "UUID=\"GPU-b\",gpu=\"1\",hostname=\"n1\",modelName=\"H100\",pod=\"serve-a-1\",namespace=\"prod\",container=\"main\"";
+    let c = "UUID=\"GPU-c\",gpu=\"2\",pod=\"\",namespace=\"\"";
+    let scrape = read(&[dcgm(&a("serve-a-0"), 1.0), dcgm(b, 2.0), dcgm(c, 3.0)].concat());
+    let holder = |pod: &str, container: Option<&str>| Some(Holder { namespace: Some("prod".into()), pod: pod.into(), container: container.map(str::to_owned) });
+    let holders: Vec<Option<Holder>> = scrape.devices.iter().map(|device| device.holder.clone()).collect();
+    assert_eq!(holders, [holder("serve-a-0", None), holder("serve-a-1", Some("main")), None]);
+    assert_eq!(scrape.devices[1].product.as_deref(), Some("H100"));
+    assert!(scrape.devices.iter().take(2).all(|device| device.node.as_deref() == Some("n1")));
+    // The same device, whoever holds it next.
+    let next = read(&[dcgm(&a("serve-b-0"), 1.0), dcgm(b, 2.0), dcgm(c, 3.0)].concat());
+    assert_eq!(next.devices.iter().map(|device| &device.member).collect::<Vec<_>>(), scrape.devices.iter().map(|device| &device.member).collect::<Vec<_>>());
+    assert_eq!(next.devices[0].holder, holder("serve-b-0", None));
+    // An idle device whose only pod is one that is an exporter elsewhere on the page, and one that several pods share.
+    let idle = read(&[dcgm(&a("serve-a-0"), 1.0), dcgm("UUID=\"GPU-d\",pod=\"dcgm-exporter-x1\"", 0.0)].concat());
+    assert_eq!(idle.devices[1].holder, None);
+    let shared = read(&[dcgm("UUID=\"GPU-e\",pod=\"p1\"", 5.0), dcgm("UUID=\"GPU-e\",pod=\"p2\"", 5.0)].concat());
+    assert_eq!((shared.devices.len(), shared.devices[0].holder.clone(), shared.scalar(Signal::GpuMemoryUsed)), (1, None, Some(5.0 * 1_048_576.0)));
+}
+
+/// Three generations of labels and names give the same devices.
+#[test]
+fn labels_of_all_generations_name_the_same_device() {
+    let pages = [
+        "dcgm_fb_used{gpu=\"0\",uuid=\"GPU-a\",Hostname=\"n1\",pod_name=\"p\",pod_namespace=\"ns\",container_name=\"c\"} 7\n",
+        "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",device=\"nvidia0\",Hostname=\"n1\",pod=\"p\",namespace=\"ns\",container=\"c\"} 7\n",
+        "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",pci_bus_id=\"00000000:04:00.0\",hostname=\"n1\",pod=\"p\",namespace=\"ns\",container=\"c\"} 7\n",
+    ];
+    let device = Device {
+        member: MemberId::new("GPU-a").unwrap(),
+        uuid: Some("GPU-a".into()),
+        node: Some("n1".into()),
+        index: Some(0),
+        product: None,
+        mig: None,
+        holder: Some(Holder { namespace: Some("ns".into()), pod: "p".into(), container: Some("c".into()) }),
+    };
+    for page in pages {
+        let scrape = read(page);
+        assert_eq!((engine_of(&scrape), &scrape.devices), ("dcgm", &vec![device.clone()]), "{page}");
+        assert_eq!(scrape.scalar(Signal::GpuMemoryUsed), Some(7.0 * 1_048_576.0));
+    }
+}
+
+/// Slices are devices of their own. What is said of the whole is not believed of them: there, the engine's activity stands for it.
+#[test]
+fn slices_have_their_own_readings_and_no_lies() {
+    let page = concat!(
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-a\"} 0\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID=\"13\"} 0\n",
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID=\"13\"} 0.995687\n",
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID=\"14\"} 0.25\n",
+        "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID=\"13\"} 312\nDCGM_FI_DEV_FB_FREE{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID=\"13\"} 4551\n",
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",UUID=\"GPU-b\",GPU_I_PROFILE=\"\",GPU_I_ID=\"\"} 57\nDCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu=\"1\",UUID=\"GPU-b\"} 0.5\n",
+    );
+    let scrape = read(page);
+    let rounded: Vec<(&str, f64)> = by_member(&scrape, Signal::GpuUtilisation).into_iter().map(|(member, value)| (member, (value * 1e6).round())).collect();
+    assert_eq!(rounded, [("GPU-a/13", 995_687.0), ("GPU-a/14", 250_000.0), ("GPU-b", 570_000.0)]);
+    assert_eq!(by_member(&scrape, Signal::GpuMemoryTotal), [("GPU-a/13", 4863.0 * 1_048_576.0)]);
+    let slice = scrape.devices.iter().find(|device| device.member.as_str() == "GPU-a/13").unwrap();
+    assert_eq!((slice.mig.clone(), slice.index), (Some(MigSlice { profile: "1g.5gb".into(), instance: "13".into() }), Some(0)));
+}
+
+/// Marks for "not available" are no readings; they cost their own device and name, nothing else.
+#[test]
+fn marks_for_nothing_are_no_readings() {
+    let mut page = "DCGM_FI_DEV_GPU_TEMP{UUID=\"GPU-a\"} 55\n".to_owned();
+    for (uuid, mark) in [("b", "9223372036854775794"), ("c", "2147483632"), ("d", "140737488355329"), ("e", "NaN"), ("f", "1000000")] {
+        page += &format!("DCGM_FI_DEV_GPU_TEMP{{UUID=\"GPU-{uuid}\"}} {mark}\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{UUID=\"GPU-{uuid}\"}} {mark}\n");
+    }
+    page += "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID=\"GPU-a\"} 5500\nDCGM_FI_DEV_CLOCK_THROTTLE_REASONS{UUID=\"GPU-a\"} 68\nDCGM_FI_DEV_CLOCK_THROTTLE_REASONS{UUID=\"GPU-b\"} 4\n";
+    let scrape = read(&page);
+    assert_eq!(by_member(&scrape, Signal::GpuTemperature), [("GPU-a", 55.0)]);
+    assert_eq!(by_member(&scrape, Signal::GpuEnergy), [("GPU-a", 5.5), ("GPU-f", 1000.0)]);
+    assert_eq!(by_member(&scrape, Signal::GpuThrottled), [("GPU-a", 1.0), ("GPU-b", 0.0)]);
+    let reasons: Vec<&str> = scrape.skipped.iter().filter(|skipped| skipped.metric == "DCGM_FI_DEV_GPU_TEMP").map(|skipped| skipped.reason.as_str()).collect();
+    assert_eq!(reasons.iter().filter(|reason| reason.contains("not available")).count(), 3, "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("not finite")) && reasons.iter().any(|reason| reason.contains("not believed")), "{reasons:?}");
+    assert_eq!(scrape.devices.len(), 5, "a device without a reading is not known by a line that was left out: {:?}", scrape.devices);
+}
+
+/// Field case 45: MiB become bytes; two models of 24,000 MiB do not fit on a card of 46,068 MiB.
+#[test]
+fn mebibytes_become_bytes() {
+    let scrape = read("DCGM_FI_DEV_FB_FREE{UUID=\"GPU-a\"} 46068\nDCGM_FI_DEV_FB_USED{UUID=\"GPU-a\"} 0\n");
+    let total = scrape.scalar(Signal::GpuMemoryTotal).unwrap();
+    assert_eq!(total.total_cmp(&48_305_799_168.0), std::cmp::Ordering::Equal);
+    assert!(2.0 * 24_000.0 * 1_048_576.0 > total);
+}
+
+#[test]
+fn devices_of_amd_are_read() {
+    let labels = "card_model=\"0x74a1\",gpu_id=\"0\",gpu_partition_id=\"0\",gpu_compute_partition_type=\"spx\",hostname=\"m1\",serial_number=\"S1\",pod=\"serve-0\",namespace=\"prod\",container=\"main\"";
+    let page = format!(
+        "# TYPE gpu_gfx_activity gauge\ngpu_gfx_activity{{{labels}}} 87\ngpu_used_vram{{{labels}}} 100\ngpu_total_vram{{{labels}}} 196592\ngpu_package_power{{{labels}}} 65535\n# TYPE gpu_energy_consumed gauge\ngpu_energy_consumed{{{labels}}} 5000000\ngpu_junction_temperature{{{labels}}} 61\n"
+    );
+    let scrape = read(&page);
+    assert_eq!((engine_of(&scrape), scrape.scalar(Signal::GpuUtilisation), scrape.scalar(Signal::GpuEnergy)), ("amd", Some(0.87), Some(5.0)));
+    assert_eq!((scrape.scalar(Signal::GpuMemoryTotal), scrape.scalar(Signal::GpuPower)), (Some(196_592.0 * 1_048_576.0), None));
+    let device = &scrape.devices[0];
+    assert_eq!((device.member.as_str(), device.node.as_deref(), device.index, &device.mig), ("S1", Some("m1"), Some(0), &None));
+    assert_eq!(device.holder.as_ref().map(|holder| holder.pod.as_str()), Some("serve-0"));
+    assert_eq!(read(&page.replace("gpu_gfx", "amd_gpu_gfx").replace("gpu_used", "amd_gpu_used")).scalar(Signal::GpuUtilisation), Some(0.87));
+    assert!(read(&page.replace("spx", "cpx")).devices[0].mig.is_some());
+}
+
+#[test]
+fn the_page_of_our_agent_is_read() {
+    let labels = "node=\"n1\",gpu=\"3\",uuid=\"GPU-z\",product=\"H200\"";
+    let page = format!(
+        "turnaround_gpu_utilisation_ratio{{{labels}}} 0.5\nturnaround_gpu_memory_used_bytes{{{labels}}} 10\nturnaround_gpu_memory_free_bytes{{{labels}}} 20\nturnaround_gpu_memory_total_bytes{{{labels}}} 30\nturnaround_gpu_processes{{{labels}}} 2\nturnaround_gpu_energy_joules_total{{{labels}}} 7\nturnaround_gpu_memory_used_bytes{{{labels},mig_profile=\"1g.10gb\",mig_instance=\"5\"}} 4\nturnaround_node_boot_time_seconds{{node=\"n1\"}} 1796000000\n"
+    );
+    let scrape = read(&page);
+    assert_eq!((engine_of(&scrape), Catalogue::builtin().missing_signals(&scrape)), ("turnaround-agent", vec![]));
+    assert_eq!(by_member(&scrape, Signal::GpuMemoryUsed), [("GPU-z", 10.0), ("GPU-z/5", 4.0)]);
+    assert_eq!((scrape.scalar(Signal::BootTime), scrape.scalar(Signal::GpuProcesses)), (Some(1_796_000_000.0), Some(2.0)));
+}
+
+/// Field case 47: one request for four sequences is one request, four sequences and forty prompt tokens, each under its own name.
+#[test]
+fn requests_sequences_and_tokens_keep_their_names() {
+    let page = concat!(
+        "vllm:request_params_n_sum 4\nvllm:request_params_n_count 1\nvllm:e2e_request_latency_seconds_sum 8\nvllm:e2e_request_latency_seconds_count 4\n",
+        "vllm:prompt_tokens_total 40\n",
+    );
+    let scrape = read(page);
+    let n = scrape.histogram(Signal::SequencesPerRequest).unwrap();
+    assert_eq!((n.count, n.sum, scrape.histogram(Signal::EndToEnd).unwrap().count, scrape.scalar(Signal::PromptTokens)), (1.0, 4.0, 4.0, Some(40.0)));
+}
+
+/// A page with several models gives each target its own; names of one target stand in for the catalogue's.
+#[test]
+fn selections_and_names_of_one_target_hold() {
+    let page = "vllm:num_requests_running{model_name=\"a\"} 3\nvllm:num_requests_running{model_name=\"b\"} 4\nmine_waiting{model_name=\"b\"} 6\nprocess_start_time_seconds 1.7e9\n";
+    let (one, both) = (read_as(None, &[("model_name", "b")], page), read_as(None, &[], page));
+    assert_eq!((one.scalar(Signal::RequestsRunning), both.scalar(Signal::RequestsRunning)), (Some(4.0), Some(7.0)));
+    assert_eq!((one.server.unwrap().models, both.server.unwrap().models), (vec!["b".to_owned()], vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(read_as(None, &[("model", "a")], page).scalar(Signal::BootTime), Some(1.7e9));
+    let names = Names::from([(Signal::RequestsWaiting, "mine_waiting".to_owned())]);
+    let named = read_page_named(&TargetId::new("a").unwrap(), Timestamp(0), page.as_bytes(), &Limits::default(), &names);
+    assert_eq!((named.scalar(Signal::RequestsWaiting), named.scalar(Signal::RequestsRunning)), (Some(6.0), Some(7.0)));
+    let alone = read_page_named(&TargetId::new("a").unwrap(), Timestamp(0), b"mine_waiting 6\n", &Limits::default(), &names);
+    assert_eq!((alone.scalar(Signal::RequestsWaiting), alone.server), (Some(6.0), None));
+}
+
+/// A user's table comes before those of the house; one with a known name lies over it.
+#[test]
+fn tables_of_users_come_first() {
+    let table = |text: &str| toml::from_str::<EngineTable>(text).unwrap();
+    let mine = "name = \"mine\"\nprefixes = [\"mine_\"]\nrecognised = { by_prefix = true }\nmodels = [\"model\"]\n[[signal]]\nsignal = \"requests_running\"\nnames = [\"mine_running\"]\n[[signal]]\nsignal = \"end_to_end\"\nnames = [{ sum = [\"mine_ms\"], scale = 0.001 }]\n";
+    let over = "name = \"vllm\"\n[[signal]]\nsignal = \"requests_waiting\"\nnames = [\"vllm:my_waiting\"]\n";
+    let catalogue = Catalogue::with(vec![table(mine), table(over)]).unwrap();
+    let read = |page: &str| {
+        let how = ReadAs { target: &TargetId::new("a").unwrap(), engine: None, select: &BTreeMap::new(), names: &Names::new() };
+        catalogue.read_text(&how, Timestamp(0), page.as_bytes(), &Limits::default())
+    };
+    let scrape = read("mine_running 4\nmine_ms_bucket{le=\"500\"} 1\nmine_ms_sum 900\nmine_ms_count 2\n");
+    assert_eq!((engine_of(&scrape), scrape.scalar(Signal::RequestsRunning)), ("mine", Some(4.0)));
+    assert_eq!(scrape.histogram(Signal::EndToEnd), Some(Histogram { sum: 0.9, count: 2.0, buckets: vec![(0.5, 1.0)] }));
+    assert_eq!((catalogue.expected("mine"), catalogue.expected("nobody")), ([Signal::RequestsRunning, Signal::EndToEnd].as_slice(), [].as_slice()));
+    let over = read("vllm:my_waiting{engine=\"1\"} 9\nvllm:num_requests_waiting{engine=\"1\"} 2\nvllm:num_requests_running{engine=\"1\"} 3\n");
+    assert_eq!((by_member(&over, Signal::RequestsWaiting), over.scalar(Signal::RequestsRunning)), (vec![("1", 9.0)], Some(3.0)));
+    let twice = Catalogue::with(vec![table(mine), table(mine)]).unwrap_err();
+    assert!(twice.to_string().contains("two tables have this name"));
+    let gauge = Catalogue::with(vec![table("name = \"bad\"\n[[signal]]\nsignal = \"requests_running\"\nnames = [\"bad_total\"]\n")]).unwrap_err();
+    assert!(gauge.to_string().contains("a running total is no level"), "{gauge}");
+}
