@@ -105,6 +105,8 @@ struct Table {
     expected: Vec<Signal>,
     /// Every name it reads, in all forms.
     names: BTreeSet<String>,
+    /// Those of them that show devices.
+    device_names: BTreeSet<String>,
     /// Names it is recognised by: enough of these sets must be met.
     marks: Vec<BTreeSet<String>>,
 }
@@ -151,6 +153,23 @@ impl Catalogue {
     #[must_use]
     pub fn metric_names(&self) -> &BTreeSet<String> {
         &self.names
+    }
+
+    /// A few names that tell that an engine (or, with `of_gpus`, an exporter) is there: enough to find them all, without asking for every bucket.
+    #[must_use]
+    pub fn telling_names(&self, of_gpus: bool) -> BTreeSet<String> {
+        const TELLING: [Signal; 7] = [
+            Signal::RequestsRunning,
+            Signal::RequestsFinished,
+            Signal::RequestsReceived,
+            Signal::PromptTokens,
+            Signal::GpuUtilisation,
+            Signal::GpuEngineActive,
+            Signal::GpuMemoryUsed,
+        ];
+        let rows = self.tables.iter().flat_map(|table| &table.rows).filter(|row| TELLING.contains(&row.signal) && row.signal.of_gpu() == of_gpus);
+        let names = rows.flat_map(|row| row.ways.iter().flat_map(|way| way.sum.iter().map(|name| (way.typed.unwrap_or(row.signal.kind()), name))));
+        names.flat_map(|(kind, name)| forms(kind, &name.base)).collect()
     }
 
     /// The signals that pages of an engine should have; none for an engine it does not know.
@@ -244,13 +263,14 @@ impl Table {
         let swapped = |name: &str| spelling::swapped(name, &engine.prefixes);
         let any_kind = |name: &str| swapped(name).into_iter().flat_map(|name| spelling::any_form(&name)).collect::<BTreeSet<String>>();
         let mut names: BTreeSet<String> = rows.iter().flat_map(Row::names).collect();
+        let device_names = rows.iter().filter(|row| row.signal.of_gpu()).flat_map(Row::names).collect();
         let mut marks: Vec<BTreeSet<String>> = engine.recognised.names.iter().map(|name| any_kind(name)).collect();
         if engine.recognised.by_prefix {
             marks.push(names.iter().filter(|name| engine.prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))).cloned().collect());
         }
         names.extend(marks.iter().flatten().cloned());
         names.extend(engine.watched.iter().chain(engine.version.iter().map(|version| &version.name)).flat_map(|name| swapped(name)));
-        Self { expected: engine.expected().collect(), engine, rows, names, marks }
+        Self { expected: engine.expected().collect(), engine, rows, names, device_names, marks }
     }
 
     fn recognises(&self, families: &Families<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! Which device a line is about, and who holds it.
 
+use super::Table;
 use super::families::Families;
-use super::{Table, spelling::Row};
 use crate::exposition::Line;
 use fleet::{Device, DeviceLabels, Holder, MemberId, MigSlice, Signal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,7 @@ impl Devices {
         if labels.uuid.is_empty() && labels.index.is_empty() {
             return out;
         }
-        let names: BTreeSet<String> = table.rows.iter().filter(|row| row.signal.of_gpu()).flat_map(Row::names).collect();
-        let lines: Vec<&Line<'_>> = names.iter().flat_map(|name| families.lines(name)).collect();
+        let lines: Vec<&Line<'_>> = table.device_names.iter().flat_map(|name| families.lines(name)).collect();
         let exporters = exporters(&lines, labels);
         for line in lines {
             out.see(line, labels, &exporters);

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Models one page names at most; the rest is not listed.
 const MODELS_MAX: usize = 64;
+/// What is believed of sums and counts of a histogram: below the marks of 64-bit fields, and so that no page of them adds up to infinity.
+const TOTALS: [f64; 2] = [0.0, 1e18];
 
 /// Values by member; without one, they are the target's as a whole.
 type ByMember<T> = BTreeMap<Option<MemberId>, T>;
@@ -27,8 +29,11 @@ impl Catalogue {
             },
         };
         let mut read = Read { families: &families, select: how.select, skipped: page.skipped.clone(), values: BTreeMap::new(), devices: Vec::new() };
-        let nobody = Table::of(EngineTable::default());
-        read.table(tables.first().copied().unwrap_or(&nobody), how.names.iter().map(|(signal, name)| Row::named(*signal, name)).collect::<Vec<_>>().iter());
+        if !how.names.is_empty() {
+            let nobody = Table::of(EngineTable::default());
+            let rows: Vec<Row> = how.names.iter().map(|(signal, name)| Row::named(*signal, name)).collect();
+            read.table(tables.first().copied().unwrap_or(&nobody), rows.iter());
+        }
         for table in &tables {
             read.table(table, table.rows.iter().filter(|row| !how.names.contains_key(&row.signal)));
         }
@@ -265,9 +270,8 @@ impl<'p> Reader<'_, 'p, '_> {
         if self.read.families.is_incomplete(&name.bucket) {
             return None;
         }
-        let totals = [0.0, f64::MAX];
-        let sums = self.scalars(way, &name.sum, totals, way.scale)?;
-        let counts = self.scalars(way, &name.count, totals, 1.0)?;
+        let sums = self.scalars(way, &name.sum, TOTALS, way.scale)?;
+        let counts = self.scalars(way, &name.count, TOTALS, 1.0)?;
         if !sums.keys().eq(counts.keys()) {
             return None;
         }
@@ -286,9 +290,8 @@ impl<'p> Reader<'_, 'p, '_> {
 
     /// A histogram of which the page shows only the totals.
     fn totals_only(&mut self, way: &Way) -> Option<ByMember<Reading>> {
-        let totals = [0.0, f64::MAX];
-        let sums = self.added(way, &way.sum, SignalKind::Counter, totals, way.scale)?;
-        let counts = self.added(way, &way.events, SignalKind::Counter, totals, 1.0)?;
+        let sums = self.added(way, &way.sum, SignalKind::Counter, TOTALS, way.scale)?;
+        let counts = self.added(way, &way.events, SignalKind::Counter, TOTALS, 1.0)?;
         let mut out = ByMember::new();
         for (member, sum) in sums {
             let histogram = Histogram { sum, count: *counts.get(&member)?, buckets: Vec::new() };

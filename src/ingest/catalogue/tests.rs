@@ -4,6 +4,7 @@ mod devices;
 
 use super::*;
 use fleet::{Histogram, MemberId, Reading};
+use proptest::prelude::*;
 
 fn read(page: &str) -> Scrape {
     read_page(&TargetId::new("a").unwrap(), Timestamp(0), page)
@@ -376,4 +377,49 @@ fn tables_of_users_come_first() {
     assert!(twice.to_string().contains("two tables have this name"));
     let gauge = Catalogue::with(vec![table("name = \"bad\"\n[[signal]]\nsignal = \"requests_running\"\nnames = [\"bad_total\"]\n")]).unwrap_err();
     assert!(gauge.to_string().contains("a running total is no level"), "{gauge}");
+}
+
+/// Names of the catalogue with any labels and any values, damaged lines among them.
+fn any_page() -> impl Strategy<Value = String> {
+    let names: Vec<String> = Catalogue::builtin().metric_names().iter().cloned().collect();
+    let label = prop::sample::select(vec![
+        "engine",
+        "le",
+        "UUID",
+        "gpu",
+        "GPU_I_ID",
+        "GPU_I_PROFILE",
+        "pod",
+        "exported_pod",
+        "tp_rank",
+        "dp_rank",
+        "priority",
+        "model_name",
+    ]);
+    let labels = prop::collection::btree_map(label, prop::sample::select(vec!["", "0", "1", "+Inf", "0.5", "1g.5gb", " x ", "a"]), 0..4);
+    let values = ["0", "1", "0.5", "NaN", "-1", "1e308", "1.7e308", "65535", "9223372036854775794", "1e18", "x", "1796000000"];
+    let line = (prop::sample::select(names), labels, prop::sample::select(values.to_vec()), any::<bool>()).prop_map(|(name, labels, value, typed)| {
+        let labels: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        let typed = if typed { format!("# TYPE {name} gauge\n") } else { String::new() };
+        format!("{typed}{name}{{{}}} {value}\n", labels.join(","))
+    });
+    prop::collection::vec(line, 0..40).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_page_says_readings_are_believable(page in any_page()) {
+        let scrape = read(&page);
+        for sample in &scrape.samples {
+            match &sample.value {
+                Reading::Scalar(value) => prop_assert!(value.is_finite() && *value >= 0.0 || sample.signal == Signal::GpuTemperature, "{sample:?}"),
+                Reading::Histogram(h) => {
+                    prop_assert!(h.sum.is_finite() && h.count.is_finite() && h.sum >= 0.0 && h.count >= 0.0, "{sample:?}");
+                    prop_assert!(h.buckets.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{sample:?}");
+                }
+            }
+        }
+        prop_assert!(scrape.is_ok() != scrape.samples.is_empty());
+        prop_assert_eq!(&read(&page), &scrape);
+    }
 }

@@ -56,7 +56,7 @@ fn labels_of_all_generations_name_the_same_device() {
     }
 }
 
-/// Slices are devices of their own. What is said of the whole is not believed of them: there, the engine's activity stands for it.
+/// Field case 37: slices are devices of their own. What is said of the whole is not believed of them: there, the engine's activity stands for it.
 #[test]
 fn slices_have_their_own_readings_and_no_lies() {
     let page = concat!(
@@ -72,6 +72,21 @@ fn slices_have_their_own_readings_and_no_lies() {
     assert_eq!(by_member(&scrape, Signal::GpuMemoryTotal), [("GPU-a/13", 4863.0 * 1_048_576.0)]);
     let slice = scrape.devices.iter().find(|device| device.member.as_str() == "GPU-a/13").unwrap();
     assert_eq!((slice.mig.clone(), slice.index), (Some(MigSlice { profile: "1g.5gb".into(), instance: "13".into() }), Some(0)));
+}
+
+/// Field case 37: a loaded slice whose utilisation reads 0 is as busy as its engine; without that, it is unknown, which is not idle.
+#[test]
+fn a_slice_without_activity_is_unknown() {
+    let slice = "gpu=\"0\",GPU_I_ID=\"7\",GPU_I_PROFILE=\"1g.12gb\",Hostname=\"n1\"";
+    let util = format!("DCGM_FI_DEV_GPU_UTIL{{{slice}}} 0\n");
+    let used = dcgm(slice, 100.0);
+    let active = format!("DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{slice}}} 0.92\n");
+    assert_eq!(by_member(&read(&[&*util, &*used, &*active].concat()), Signal::GpuUtilisation), [("n1/0/7", 0.92)]);
+    for page in [[&*util, &*used].concat(), used] {
+        let scrape = read(&page);
+        assert_eq!((scrape.is_ok(), scrape.scalar(Signal::GpuUtilisation), scrape.devices.len()), (true, None, 1));
+        assert!(Catalogue::builtin().missing_signals(&scrape).contains(&Signal::GpuUtilisation));
+    }
 }
 
 /// Marks for "not available" are no readings; they cost their own device and name, nothing else.
