@@ -284,20 +284,15 @@ fn laid_over(mut own: EngineTable, below: EngineTable) -> EngineTable {
     let rows = below.signals.into_iter().filter(|row| !own.signals.iter().any(|other| other.signal == row.signal));
     let rows: Vec<_> = rows.collect();
     own.signals.extend(rows);
-    fn or<T>(own: &mut Vec<T>, below: Vec<T>) {
-        if own.is_empty() {
-            *own = below;
-        }
-    }
-    or(&mut own.instead_of, below.instead_of);
-    or(&mut own.prefixes, below.prefixes);
-    or(&mut own.version, below.version);
-    or(&mut own.models, below.models);
-    or(&mut own.members, below.members);
-    or(&mut own.copies, below.copies);
-    or(&mut own.wholes, below.wholes);
-    or(&mut own.blanks, below.blanks);
-    or(&mut own.watched, below.watched);
+    or_below(&mut own.instead_of, below.instead_of);
+    or_below(&mut own.prefixes, below.prefixes);
+    or_below(&mut own.version, below.version);
+    or_below(&mut own.models, below.models);
+    or_below(&mut own.members, below.members);
+    or_below(&mut own.copies, below.copies);
+    or_below(&mut own.wholes, below.wholes);
+    or_below(&mut own.blanks, below.blanks);
+    or_below(&mut own.watched, below.watched);
     if own.recognised == fleet::Recognised::default() {
         own.recognised = below.recognised;
     }
@@ -306,6 +301,12 @@ fn laid_over(mut own: EngineTable, below: EngineTable) -> EngineTable {
     }
     own.role = below.role;
     own
+}
+
+fn or_below<T>(own: &mut Vec<T>, below: Vec<T>) {
+    if own.is_empty() {
+        *own = below;
+    }
 }
 
 /// Which of the signals its engine should have an answered scrape lacks, by the tables of the house.

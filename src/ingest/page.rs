@@ -67,6 +67,7 @@ pub struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// Samples in the page's order.
+    #[must_use]
     pub fn lines(&self) -> impl ExactSizeIterator<Item = Line<'_>> {
         self.entries.iter().map(|entry| Line { name: entry.name, labels: &self.labels[entry.labels.0..entry.labels.1], value: entry.value })
     }

@@ -92,11 +92,16 @@ fn a_slice_without_activity_is_unknown() {
 /// Marks for "not available" are no readings; they cost their own device and name, nothing else.
 #[test]
 fn marks_for_nothing_are_no_readings() {
-    let mut page = "DCGM_FI_DEV_GPU_TEMP{UUID=\"GPU-a\"} 55\n".to_owned();
-    for (uuid, mark) in [("b", "9223372036854775794"), ("c", "2147483632"), ("d", "140737488355329"), ("e", "NaN"), ("f", "1000000")] {
-        page += &format!("DCGM_FI_DEV_GPU_TEMP{{UUID=\"GPU-{uuid}\"}} {mark}\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{UUID=\"GPU-{uuid}\"}} {mark}\n");
-    }
-    page += "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID=\"GPU-a\"} 5500\nDCGM_FI_DEV_CLOCK_THROTTLE_REASONS{UUID=\"GPU-a\"} 68\nDCGM_FI_DEV_CLOCK_THROTTLE_REASONS{UUID=\"GPU-b\"} 4\n";
+    let marked = [("b", "9223372036854775794"), ("c", "2147483632"), ("d", "140737488355329"), ("e", "NaN"), ("f", "1000000")];
+    let lines = marked.map(|(uuid, mark)| {
+        let of = |name: &str| format!("DCGM_FI_DEV_{name}{{UUID=\"GPU-{uuid}\"}} {mark}\n");
+        of("GPU_TEMP") + &of("TOTAL_ENERGY_CONSUMPTION")
+    });
+    let sound = concat!(
+        "DCGM_FI_DEV_GPU_TEMP{UUID=\"GPU-a\"} 55\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID=\"GPU-a\"} 5500\n",
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS{UUID=\"GPU-a\"} 68\nDCGM_FI_DEV_CLOCK_THROTTLE_REASONS{UUID=\"GPU-b\"} 4\n",
+    );
+    let page = lines.concat() + sound;
     let scrape = read(&page);
     assert_eq!(by_member(&scrape, Signal::GpuTemperature), [("GPU-a", 55.0)]);
     assert_eq!(by_member(&scrape, Signal::GpuEnergy), [("GPU-a", 5.5), ("GPU-f", 1000.0)]);
