@@ -35,11 +35,7 @@ impl Influx {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback has a free port").port();
         let mut server = Self { binary, folder: tempfile::tempdir().expect("a temporary folder"), port, child: None };
         server.resume();
-        let body = format!(
-            r#"{{"username":"tests","password":"password-of-the-tests","org":"{}","bucket":"unused","token":"{}"}}"#,
-            Self::ORG,
-            Self::TOKEN
-        );
+        let body = format!(r#"{{"username":"tests","password":"password-of-the-tests","org":"{}","bucket":"unused","token":"{}"}}"#, Self::ORG, Self::TOKEN);
         let (status, answer) = server.ask("POST", "/api/v2/setup", &body);
         assert_eq!(status, 201, "setup: {answer}");
         Some(server)

@@ -9,15 +9,14 @@ use jiff::Timestamp as Instant;
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
+    for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             // `${` would begin an expression.
-            '$' if rest.peek() == Some(&'{') => out.push_str("\\$"),
+            '$' => out.push_str("\\x24"),
             c => out.push(c),
         }
     }
@@ -162,7 +161,7 @@ mod tests {
 
     #[test]
     fn no_text_gets_out_of_its_quotes() {
-        assert_eq!(quoted("a\"b\\c${d}\n$e"), r#""a\"b\\c\${d}\n$e""#);
+        assert_eq!(quoted("a\"b\\c${d}\n$e"), r#""a\"b\\c\x24{d}\n\x24e""#);
     }
 
     proptest::proptest! {

@@ -102,7 +102,15 @@ impl Link {
     }
 
     /// One exchange that must succeed; with the token read again where it was refused.
-    pub(crate) async fn ask(&self, method: Method, path: &str, pairs: &[(&str, &str)], header: (&str, &str), body: &[u8], object: &str) -> Result<Response, StoreError> {
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        pairs: &[(&str, &str)],
+        header: (&str, &str),
+        body: &[u8],
+        object: &str,
+    ) -> Result<Response, StoreError> {
         let url = self.url(path, pairs);
         let headers = [header, ("accept", "application/csv, application/json")];
         let once = async || self.reader.send(method.clone(), &url, &Auth::Token(self.token()), &headers, body.to_vec()).await;
@@ -118,7 +126,9 @@ impl Link {
                 let away = matches!(answer.status, 401 | 403 | 408 | 429 | 500..=599);
                 Err(if away { self.away(detail) } else { self.failed("ask for", object, detail) })
             }
-            Err(error @ (WireError::TooLarge { .. } | WireError::Setup { .. } | WireError::Address { .. })) => Err(self.failed("ask for", object, error.to_string())),
+            Err(error @ (WireError::TooLarge { .. } | WireError::Setup { .. } | WireError::Address { .. })) => {
+                Err(self.failed("ask for", object, error.to_string()))
+            }
             Err(error) => Err(self.away(error.to_string())),
         }
     }
@@ -151,7 +161,8 @@ impl Link {
         let builder = reqwest_011::ClientBuilder::new().connect_timeout(limits.connect_timeout).timeout(limits.query_timeout);
         let (base, org, token) = (self.base.clone(), self.settings.org.clone(), self.token());
         // The builder panics on an address it cannot read.
-        let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| influxdb2::ClientBuilder::with_builder(builder, base, org, token.expose()).build()));
+        let built =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| influxdb2::ClientBuilder::with_builder(builder, base, org, token.expose()).build()));
         let client = match built {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(self.failed("ask for", object, error.to_string())),

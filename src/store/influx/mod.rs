@@ -48,10 +48,7 @@ pub use init::{InitStep, StoreInit};
 pub use sender::InfluxStatus;
 pub use settings::{InfluxLimits, InfluxSettings, Token};
 
-use crate::{
-    Ack, Answer, Batch, Compacted, History, Removed, Resolution, Rollup, SeriesKept, Store, StoreError,
-    admit::admit,
-};
+use crate::{Ack, Answer, Batch, Compacted, History, Removed, Resolution, Rollup, SeriesKept, Store, StoreError, admit::admit};
 use fleet::{Calibration, Forecast, Observation, Outcome, Plan, PlanId, Problem, ProblemId, Signal, TargetId, Timestamp, WorkloadId, WorkloadWindow};
 use sender::Shared;
 use std::{

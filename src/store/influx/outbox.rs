@@ -127,7 +127,8 @@ impl Outbox {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut freed = 0;
             for id in ids {
-                let size: Option<i64> = transaction.prepare_cached("DELETE FROM queue WHERE id = ?1 RETURNING bytes")?.query_row([id], |row| row.get(0)).optional()?;
+                let size: Option<i64> =
+                    transaction.prepare_cached("DELETE FROM queue WHERE id = ?1 RETURNING bytes")?.query_row([id], |row| row.get(0)).optional()?;
                 freed += u64::try_from(size.unwrap_or(0)).unwrap_or(0);
             }
             tally(&transaction, "sent", points)?;

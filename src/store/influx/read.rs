@@ -88,7 +88,13 @@ pub(crate) async fn windows(shared: &Arc<Shared>, workload: Option<&WorkloadId>,
 }
 
 /// Observations in order of signal's name, member, part and instant.
-pub(crate) async fn observations(shared: &Arc<Shared>, source: &TargetId, signal: Option<Signal>, from: Timestamp, to: Timestamp) -> Result<Vec<Observation>, StoreError> {
+pub(crate) async fn observations(
+    shared: &Arc<Shared>,
+    source: &TargetId,
+    signal: Option<Signal>,
+    from: Timestamp,
+    to: Timestamp,
+) -> Result<Vec<Observation>, StoreError> {
     shared.flush().await?;
     let (from, to) = (bound(from), bound(to));
     if from >= to {

@@ -3,10 +3,10 @@
 
 use super::flux::{self, quoted};
 use super::points::SECOND;
-use super::read::{END, FIRST, floor, range, wholes};
-use super::sender::{self, Shared};
+use super::read::{END, FIRST, range, wholes};
+use super::rollups;
+use super::sender::Shared;
 use super::settings::Bucket;
-use super::{init, rollups};
 use crate::{Removed, Resolution, StoreError};
 use fleet::{Plan, Span, Timestamp};
 use std::{collections::BTreeSet, sync::Arc};
@@ -16,7 +16,7 @@ pub(crate) async fn retain(shared: &Arc<Shared>, now: Timestamp) -> Result<Remov
     shared.flush().await?;
     let retention = shared.link.settings.retention;
     let before = |span: Span| (now - span).0;
-    sum_up_late(shared).await?;
+    rollups::sum_up(shared).await?;
     let (raw, minutes, hours) = (before(retention.observations), before(retention.minutes), before(retention.hours));
     let observations = count(shared, Bucket::Raw, "value", &["engine", "gpu"], raw).await?;
     if observations > 0 {
@@ -33,7 +33,8 @@ pub(crate) async fn retain(shared: &Arc<Shared>, now: Timestamp) -> Result<Remov
     remove(shared, Bucket::Decisions, &["cache"], before(retention.windows), &[]).await?;
     removed.forecasts = count_and_remove(shared, Bucket::Decisions, "id", &["forecast"], before(retention.forecasts)).await?;
     decisions(shared, before(retention.decisions), &mut removed).await?;
-    for (kind, limit) in [("forecast", retention.forecasts), ("plan", retention.decisions), ("problem", retention.decisions), ("outcome", retention.decisions)] {
+    for (kind, limit) in [("forecast", retention.forecasts), ("plan", retention.decisions), ("problem", retention.decisions), ("outcome", retention.decisions)]
+    {
         let at = before(limit).saturating_mul(SECOND);
         shared.blocking(move |shared| shared.outbox.forget(kind, at)).await?;
     }
@@ -127,16 +128,4 @@ async fn count_and_remove(shared: &Shared, bucket: Bucket, field: &str, measurem
         remove(shared, bucket, measurements, limit, &[]).await?;
     }
     Ok(found)
-}
-
-/// Sums up again the hours whose observations reached the server too late for its tasks.
-async fn sum_up_late(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    let Some((first, last)) = shared.blocking(|shared| shared.outbox.late()).await? else { return Ok(()) };
-    let oldest = (sender::wall() - shared.link.settings.retention.observations).0;
-    let (start, stop) = (floor(first.max(oldest), Span::HOUR), floor(last, Span::HOUR) + Span::HOUR.0);
-    for (bucket, window) in [(Bucket::Minute, "1m"), (Bucket::Hour, "1h")].into_iter().filter(|_| start < stop) {
-        let [start, stop] = [start, stop].map(|at| flux::time(at.saturating_mul(SECOND)));
-        shared.link.rows("late observations", init::summing_up(&shared.link, bucket, window, &start, &stop)).await?;
-    }
-    shared.blocking(move |shared| shared.outbox.summed_up((first, last))).await
 }

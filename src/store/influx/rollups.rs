@@ -1,10 +1,11 @@
 //! Observations summed up by minutes and hours: what the server keeps, and what it can still make of finer ones. Where both are there, the one
 //! made of more observations counts.
 
-use super::flux::{Row, quoted, time};
+use super::flux::{self, Row, quoted, time};
+use super::init;
 use super::points::{self, SECOND};
-use super::read::{floor, range, signal_named};
-use super::sender::Shared;
+use super::read::{END, FIRST, floor, range, signal_named};
+use super::sender::{self, Shared};
 use super::settings::Bucket;
 use crate::{Resolution, Rollup, SeriesKept, StoreError, Summary};
 use fleet::{MemberId, Signal, Span, TargetId, Timestamp};
@@ -75,7 +76,9 @@ fn summaries(shared: &Shared, rows: &[Row], named: &str) -> Result<Summaries, St
             parts.entry(key).or_default()[field] = row.number("_value");
         }
     }
-    let whole = |(key, [count, mean, min, max, last]): (Key, [Option<f64>; FIELDS.len()])| Some((key, Summary { count: whole(count?)?, mean: mean?, min: min?, max: max?, last: last? }));
+    let whole = |(key, [count, mean, min, max, last]): (Key, [Option<f64>; FIELDS.len()])| {
+        Some((key, Summary { count: whole(count?)?, mean: mean?, min: min?, max: max?, last: last? }))
+    };
     Ok(parts.into_iter().filter_map(whole).collect())
 }
 
@@ -154,33 +157,79 @@ fn rollup(shared: &Shared, (source, signal, member, part, start): Key, length: S
     })
 }
 
-/// Sums up what is there before an instant (seconds) at one resolution and keeps what is fuller than what was kept, before the finer ones go.
-pub(crate) async fn keep_before(shared: &Arc<Shared>, resolution: Resolution, limit: i64) -> Result<(), StoreError> {
+/// Sums up what starts in a span of seconds at one resolution and keeps it where it is fuller than what was kept, or corrected.
+async fn keep(shared: &Shared, resolution: Resolution, from: i64, to: i64) -> Result<(), StoreError> {
     let length = resolution.length();
-    let scope = Scope { source: None, signal: None, from: super::read::FIRST / SECOND + 1, to: -floor(-limit, length) };
-    let bucket = if resolution == Resolution::Hour { Bucket::Hour } else { Bucket::Minute };
-    let (fullest, kept) = (if resolution == Resolution::Hour { hours(shared, &scope).await? } else { minutes(shared, &scope).await? }, kept(shared, &scope, bucket).await?);
-    let better = fullest.into_iter().filter(|(key, summary)| kept.get(key).is_none_or(|kept| kept.count < summary.count));
+    let scope = Scope { source: None, signal: None, from: floor(from, length), to: -floor(-to, length) };
+    let hour = resolution == Resolution::Hour;
+    let bucket = if hour { Bucket::Hour } else { Bucket::Minute };
+    let (fullest, kept) = (if hour { hours(shared, &scope).await? } else { minutes(shared, &scope).await? }, kept(shared, &scope, bucket).await?);
+    let better = fullest.into_iter().filter(|(key, summary)| kept.get(key) != Some(summary));
     let lines = better.map(|(key, summary)| rollup(shared, key, length, summary).map(|rollup| points::rollup(&rollup)));
     let lines: Vec<String> = lines.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     for part in lines.chunks(shared.link.settings.limits.batch_points_max) {
         let answer = shared.link.write(bucket, &part.concat()).await.map_err(|error| shared.link.away(error.to_string()))?;
         if answer.status != 204 {
-            return Err(shared.link.failed("keep", "roll-ups", format!("HTTP {}: {}", answer.status, super::flux::short(&String::from_utf8_lossy(&answer.body)))));
+            let words = flux::short(&String::from_utf8_lossy(&answer.body));
+            return Err(shared.link.failed("keep", "roll-ups", format!("HTTP {}: {words}", answer.status)));
         }
     }
     Ok(())
 }
 
+/// The same before an instant, ahead of the removal of what they are made of.
+pub(crate) async fn keep_before(shared: &Shared, resolution: Resolution, limit: i64) -> Result<(), StoreError> {
+    keep(shared, resolution, FIRST / SECOND + 1, limit).await
+}
+
+/// How far back from now the server is asked to sum up again what its tasks may not have come to, and how far ahead clocks may be.
+const RECENT: Span = Span(3 * 3_600);
+
+/// Sums up whatever is not summed up yet. What is younger than its retention is all there, and the server does it; of what is older, some may be
+/// gone, and only what is fuller than before is kept.
+pub(crate) async fn sum_up(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let now = sender::wall();
+    let oldest = floor((now - shared.link.settings.retention.observations).0, Span::HOUR);
+    let (recent, ahead) = ((now - RECENT).0, (now + RECENT).0);
+    let late = shared.blocking(|shared| shared.outbox.late()).await?;
+    if let Some((first, last)) = late {
+        if first < oldest {
+            keep(shared, Resolution::Minute, first, oldest.min(last + 1)).await?;
+            keep(shared, Resolution::Hour, first, oldest.min(last + 1)).await?;
+        }
+        on_server(shared, first.max(oldest), last.min(recent)).await?;
+    }
+    on_server(shared, recent.max(oldest), ahead).await?;
+    match late {
+        Some(late) => shared.blocking(move |shared| shared.outbox.summed_up(late)).await,
+        None => Ok(()),
+    }
+}
+
+/// Lets the server sum up the hours from one instant to another, both in seconds and included.
+async fn on_server(shared: &Shared, first: i64, last: i64) -> Result<(), StoreError> {
+    if first > last {
+        return Ok(());
+    }
+    let [start, stop] = [floor(first, Span::HOUR), floor(last, Span::HOUR) + Span::HOUR.0].map(|at| time(at.saturating_mul(SECOND)));
+    for (bucket, window) in [(Bucket::Minute, "1m"), (Bucket::Hour, "1h")] {
+        shared.link.rows("observations to sum up", init::summing_up(&shared.link, bucket, window, &start, &stop)).await?;
+    }
+    Ok(())
+}
+
 /// The series of a bucket: their first and last instants and how many points they have.
-pub(crate) async fn series_kept(shared: &Shared, resolution: Resolution) -> Result<Vec<SeriesKept>, StoreError> {
+pub(crate) async fn series_kept(shared: &Arc<Shared>, resolution: Resolution) -> Result<Vec<SeriesKept>, StoreError> {
+    if resolution != Resolution::Raw {
+        sum_up(shared).await?;
+    }
     let (bucket, field) = match resolution {
         Resolution::Raw => (Bucket::Raw, "value"),
         Resolution::Minute => (Bucket::Minute, "count"),
         Resolution::Hour => (Bucket::Hour, "count"),
     };
     let bucket = quoted(&shared.link.settings.bucket(bucket));
-    let mut flux = format!("points = from(bucket: {bucket}) |> range(start: {}, stop: {})\n", time(super::read::FIRST), time(super::read::END));
+    let mut flux = format!("points = from(bucket: {bucket}) |> range(start: {}, stop: {})\n", time(FIRST), time(END));
     flux += &format!("    |> filter(fn: (r) => (r._measurement == \"engine\" or r._measurement == \"gpu\") and r._field == \"{field}\")\n");
     for name in ["first", "last", "count"] {
         flux += &format!("points |> {name}() |> yield(name: \"{name}\")\n");

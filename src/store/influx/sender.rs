@@ -123,7 +123,10 @@ impl Shared {
     }
 
     /// Runs work on the queue's file where it holds nobody up.
-    pub(crate) async fn blocking<T: Send + 'static>(self: &Arc<Self>, work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static) -> Result<T, StoreError> {
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let shared = Arc::clone(self);
         let closed = || StoreError::Closed { location: self.link.location().to_owned() };
         tokio::task::spawn_blocking(move || work(&shared)).await.map_err(|_| closed())?

@@ -174,7 +174,10 @@ impl InfluxSettings {
         let detail = if !self.url.starts_with("http://") && !self.url.starts_with("https://") {
             "the address must begin with http:// or https://".to_owned()
         } else if self.prefix.is_empty() || self.prefix.len() > PREFIX_BYTES_MAX || self.prefix.starts_with('_') || !self.prefix.chars().all(plain) {
-            format!("the bucket prefix {:?} must be 1 to {PREFIX_BYTES_MAX} letters, digits, dots, dashes and underscores, and not begin with an underscore", self.prefix)
+            format!(
+                "the bucket prefix {:?} must be 1 to {PREFIX_BYTES_MAX} letters, digits, dots, dashes and underscores, and not begin with an underscore",
+                self.prefix
+            )
         } else if self.org.is_empty() || self.org.chars().any(char::is_control) {
             format!("the organisation {:?} is no name", self.org)
         } else if self.limits.batch_points_max == 0 || self.limits.batch_bytes_max == 0 {

@@ -123,7 +123,6 @@ fn late_observations_are_summed_up_on_the_server() {
     let late = (0..240).map(|i| Observation { value: f64::from(i), ..observation("s", Signal::RequestsWaiting, None, begun + i64::from(i) * 15, 0.0) });
     wait(influx.append(Batch { observations: late.collect(), ..Batch::default() })).unwrap();
     let kept = |resolution| wait(influx.series_kept(resolution)).unwrap().iter().map(|series| series.points).sum::<u64>();
-    assert_eq!((kept(Resolution::Raw), kept(Resolution::Minute), kept(Resolution::Hour)), (240, 0, 0));
     assert_eq!(wait(influx.retain(now)).unwrap(), Removed::default());
     assert_eq!((kept(Resolution::Raw), kept(Resolution::Minute), kept(Resolution::Hour)), (240, 60, 1));
     let source = TargetId::new("s").unwrap();
@@ -149,7 +148,8 @@ fn every_name_comes_back_from_the_server() {
     let store = fresh(&server, folder.path(), "names").store();
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let names = prop::collection::vec((any_name(), any_name(), any_name(), any::<f64>().prop_filter("finite", |v| v.is_finite())), 200);
-    let mut all = vec![("Chat Prod, EU=1".to_owned(), r"cost center\".to_owned(), "he said \"hi\"".to_owned(), 4.0), ("50%".into(), "%41".into(), "%".into(), 3.5)];
+    let mut all =
+        vec![("Chat Prod, EU=1".to_owned(), r"cost center\".to_owned(), "he said \"hi\"".to_owned(), 4.0), ("50%".into(), "%41".into(), "%".into(), 3.5)];
     for _ in 0..10 {
         all.extend(names.new_tree(&mut runner).unwrap().current());
     }
