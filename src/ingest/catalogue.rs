@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// The tables of the house, in the order in which they are tried.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     include_str!("engines/dynamo.toml"),
     include_str!("engines/dynamo_worker.toml"),
     include_str!("engines/vllm_router.toml"),
@@ -25,6 +25,7 @@ const TABLES: [&str; 14] = [
     include_str!("engines/sglang.toml"),
     include_str!("engines/tgi.toml"),
     include_str!("engines/triton.toml"),
+    include_str!("engines/trtllm.toml"),
     include_str!("engines/llamacpp.toml"),
     include_str!("engines/ray_serve.toml"),
     include_str!("engines/litellm.toml"),

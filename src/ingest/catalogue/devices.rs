@@ -92,8 +92,7 @@ fn whole_of(line: &Line<'_>, labels: &DeviceLabels) -> Option<MemberId> {
 
 fn slice_of(line: &Line<'_>, labels: &DeviceLabels) -> Option<MigSlice> {
     let of = |spellings: &[String]| first(line, spellings).filter(|value| !labels.whole.iter().any(|whole| whole.eq_ignore_ascii_case(value)));
-    let profile = of(&labels.slice_profile)?.to_owned();
-    Some(MigSlice { profile, instance: first(line, &labels.slice)?.to_owned() })
+    Some(MigSlice { profile: of(&labels.slice_profile)?.to_owned(), instance: of(&labels.slice)?.to_owned() })
 }
 
 /// Who the line says holds the device. Where a scraper moved the workload's labels aside, the plain ones name the exporter.

@@ -268,6 +268,10 @@ fn triton_is_read_model_by_model() {
     assert!((e2e.sum - 88.0).abs() < 1e-9 && e2e.count.total_cmp(&880.0).is_eq() && e2e.buckets.is_empty(), "{e2e:?}");
     assert_eq!(one.histogram(Signal::QueueTime).map(|h| (h.sum / h.count * 1e6).round()), Some(5000.0));
     assert_eq!(one.scalar(Signal::RequestsWaiting), Some(3.0));
+    let backend = read(
+        "nv_inference_pending_request_count{model=\"m\"} 1\nnv_trt_llm_request_metrics{model=\"m\",request_type=\"waiting\"} 6\nnv_trt_llm_request_metrics{model=\"m\",request_type=\"max\"} 512\n",
+    );
+    assert_eq!((backend.scalar(Signal::RequestsWaiting), backend.scalar(Signal::RequestsRunning)), (Some(6.0), None));
     // Its GPUs are the server's, whatever model is selected.
     assert_eq!(by_member(&one, Signal::GpuUtilisation), [("GPU-aaa", 0.91), ("GPU-bbb", 0.12)]);
     assert_eq!((one.devices.len(), one.scalar(Signal::GpuMemoryUsed), one.scalar(Signal::GpuEnergy)), (2, Some(34_359_738_368.0), Some(1000.0)));
