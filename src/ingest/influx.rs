@@ -116,12 +116,9 @@ fn flux(bucket: &Bucket, from: Timestamp, to: Timestamp, every: Option<Span>) ->
         format!("(r._measurement == {} and ({}))", quoted(measurement), fields.join(" or "))
     });
     let wanted: Vec<String> = wanted.collect();
-    let mut query =
-        format!("from(bucket: {}) |> range(start: {}, stop: {}) |> filter(fn: (r) => {})", quoted(&bucket.bucket), from.0, to.0, wanted.join(" or "));
-    if let Some(every) = every {
-        query.push_str(&format!(" |> aggregateWindow(every: {}s, fn: last, createEmpty: false)", every.0.max(1)));
-    }
-    query
+    let step = every.map_or_else(String::new, |every| format!(" |> aggregateWindow(every: {}s, fn: last, createEmpty: false)", every.0.max(1)));
+    let (name, from, to, wanted) = (quoted(&bucket.bucket), from.0, to.0, wanted.join(" or "));
+    format!("from(bucket: {name}) |> range(start: {from}, stop: {to}) |> filter(fn: (r) => {wanted}){step}")
 }
 
 /// A text as a string of Flux: `${` would be taken for an expression.

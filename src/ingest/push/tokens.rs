@@ -99,6 +99,6 @@ mod tests {
         assert!(tokens.admit(0, 600, 10, start) && !tokens.admit(0, 1, 10, start) && tokens.admit(1, 600, 10, start));
         let later = start + Duration::from_secs(1);
         assert!(tokens.admit(0, 10, 10, later) && !tokens.admit(0, 1, 10, later));
-        assert!(!tokens.admit(1, 601, 10, start + Duration::from_secs(600)));
+        assert!(!tokens.admit(1, 601, 10, start + Duration::from_mins(10)));
     }
 }

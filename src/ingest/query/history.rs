@@ -87,7 +87,11 @@ impl Backfill {
     /// # Errors
     /// When the server cannot be reached, refuses, or answers with something else.
     pub async fn next(&mut self, server: &Prometheus, catalogue: &Catalogue) -> Result<Option<Chunk>, IngestError> {
-        let query = format!("last_over_time({}[{}s])", matching(&selector(self.watched.names.iter().map(String::as_str), &self.watched.select), self.watched.matchers.as_deref()), self.step.0);
+        let query = format!(
+            "last_over_time({}[{}s])",
+            matching(&selector(self.watched.names.iter().map(String::as_str), &self.watched.select), self.watched.matchers.as_deref()),
+            self.step.0
+        );
         while self.next <= self.to {
             let (from, to) = (self.next, self.chunk_end());
             match server.range(&query, from, to, self.step).await {

@@ -5,24 +5,30 @@ use fleet::{ScrapeStatus, Signal, TargetId};
 use std::sync::{Arc, Mutex};
 use wire::{Limits, Options, Secret};
 
+/// Status, content type, body.
+type Answered = (u16, &'static str, String);
+/// Second and value.
+type Points<'a> = &'a [(i64, &'a str)];
+
 /// A server that gives one answer after the other, the last one for ever, and remembers what it was asked.
 #[derive(Clone)]
 struct Stage {
-    answers: Arc<Mutex<Vec<(u16, &'static str, String)>>>,
+    answers: Arc<Mutex<Vec<Answered>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-async fn serve(answers: Vec<(u16, &'static str, String)>) -> (Prometheus, Stage) {
+async fn answer(State(stage): State<Stage>, request: axum::extract::Request) -> impl IntoResponse {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let tenant = parts.headers.get("x-scope-orgid").map_or("", |tenant| tenant.to_str().unwrap());
+    stage.asked.lock().unwrap().push(format!("{} {} {tenant} {}", parts.method, parts.uri, String::from_utf8_lossy(&body)));
+    let mut answers = stage.answers.lock().unwrap();
+    let (status, kind, body) = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+    (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body)
+}
+
+async fn serve(answers: Vec<Answered>) -> (Prometheus, Stage) {
     let stage = Stage { answers: Arc::new(Mutex::new(answers)), asked: Arc::default() };
-    async fn answer(State(stage): State<Stage>, request: axum::extract::Request) -> impl IntoResponse {
-        let (parts, body) = request.into_parts();
-        let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-        let tenant = parts.headers.get("x-scope-orgid").map_or("", |tenant| tenant.to_str().unwrap());
-        stage.asked.lock().unwrap().push(format!("{} {} {tenant} {}", parts.method, parts.uri, String::from_utf8_lossy(&body)));
-        let mut answers = stage.answers.lock().unwrap();
-        let (status, kind, body) = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
-        (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body)
-    }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/prom/", listener.local_addr().unwrap());
     let routes = Router::new().fallback(any(answer)).with_state(stage.clone());
@@ -34,11 +40,11 @@ async fn serve(answers: Vec<(u16, &'static str, String)>) -> (Prometheus, Stage)
 
 const JSON: &str = "application/json";
 
-fn ok(data: &str) -> (u16, &'static str, String) {
+fn ok(data: &str) -> Answered {
     (200, JSON, format!(r#"{{"status":"success","data":{data}}}"#))
 }
 
-fn matrix(series: &[(&str, &str, &[(i64, &str)])]) -> (u16, &'static str, String) {
+fn matrix(series: &[(&str, &str, Points<'_>)]) -> Answered {
     let series: Vec<String> = series
         .iter()
         .map(|(name, instance, points)| {
