@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 CARGO ?= cargo
 
-.PHONY: help deps demo test lint fmt audit clean-free
+.PHONY: help deps demo test lint fmt fuzz audit clean-free
 
 help: ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ lint: ## format and lints, warnings denied
 
 fmt: ## format the code
 	$(CARGO) fmt --all
+
+fuzz: deps ## every parser, a minute each, on bytes of anybody's making (FUZZ_SECONDS=60)
+	@sh tools/fuzz.sh
 
 audit: ## licences, bans, sources and security advisories (needs cargo-deny and the network; for your own CI)
 	@command -v cargo-deny >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }

@@ -48,7 +48,7 @@ pub(crate) fn fault(fault: &ConfigError, text: &str, screen: &Screen) -> String 
 
 fn text(failure: &Failure, screen: &Screen) -> String {
     match failure {
-        Failure::Fault { message, help } | Failure::Config { message, help } => {
+        Failure::Fault { message, help } | Failure::Usage { message, help } | Failure::Config { message, help } => {
             render(&Report { text: "", fault: None, message: message.clone(), help: help.clone() }, screen)
         }
         Failure::ConfigFaults { text, faults } => {
@@ -63,7 +63,9 @@ fn text(failure: &Failure, screen: &Screen) -> String {
 
 fn json(failure: &Failure) -> serde_json::Value {
     let body = match failure {
-        Failure::Fault { message, help } | Failure::Config { message, help } => serde_json::json!({ "message": message, "help": help }),
+        Failure::Fault { message, help } | Failure::Usage { message, help } | Failure::Config { message, help } => {
+            serde_json::json!({ "message": message, "help": help })
+        }
         Failure::ConfigFaults { faults, .. } => {
             let one = |f: &ConfigError| serde_json::json!({ "code": f.code, "message": f.message, "help": f.help, "file": f.file, "line": f.line });
             serde_json::json!({ "message": "the configuration has faults", "faults": faults.iter().map(one).collect::<Vec<_>>() })

@@ -6,12 +6,22 @@ use std::{fmt, path::Path};
 /// The configuration is wrong (`EX_CONFIG` of sysexits.h).
 const CONFIG: u8 = 78;
 
+/// The command line is wrong (`EX_USAGE` of sysexits.h).
+pub(crate) const USAGE: u8 = 64;
+
 /// A command that failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Something could not be read, written or reached.
     Fault {
         /// What, with its cause.
+        message: String,
+        /// What to do about it.
+        help: Option<String>,
+    },
+    /// Options that do not go together.
+    Usage {
+        /// Why.
         message: String,
         /// What to do about it.
         help: Option<String>,
@@ -41,6 +51,10 @@ impl Failure {
         Self::Fault { message: message.into(), help: Some(help.into()) }
     }
 
+    pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), help: Some(help.into()) }
+    }
+
     /// An operation on a file that did not work.
     pub fn file(operation: &str, path: &Path, error: &impl fmt::Display) -> Self {
         Self::new(format!("cannot {operation} {}: {error}", path.display()))
@@ -49,6 +63,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Fault { .. } => 1,
+            Self::Usage { .. } => USAGE,
             Self::Config { .. } | Self::ConfigFaults { .. } => CONFIG,
         }
     }
