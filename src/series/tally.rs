@@ -1,6 +1,7 @@
 //! Changes summed over one window of one target.
 
 use crate::change::Change;
+use crate::totals::Look;
 use fleet::{Scrape, Share, Signal, Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,7 +58,9 @@ pub(crate) struct Tally {
     pub bins: Vec<Flow>,
     /// Increases of counters.
     pub counters: BTreeMap<Signal, Flow>,
-    /// First tokens, and those in time.
+    /// Sequences a request asks for, as last known.
+    pub sequences_per_request: Option<f64>,
+    /// First tokens, and those in time, in requests.
     pub first_tokens: Option<f64>,
     pub in_time: Option<f64>,
     /// Sum and number of times between tokens.
@@ -103,9 +106,11 @@ impl Tally {
             self.counters.entry(*signal).or_default().add(increase * share, seconds);
         }
         if let Some(arrivals) = change.arrivals {
+            let seconds = seconds + change.arrivals_before.as_secs_f64() * share;
             self.arrivals.add(arrivals * share, seconds);
             self.book_bins(arrivals * share / seconds, stretch);
         }
+        self.sequences_per_request = change.sequences_per_request.or(self.sequences_per_request);
         let add = |sum: &mut Option<f64>, part: Option<f64>| {
             if let Some(part) = part {
                 *sum = Some(sum.unwrap_or(0.0) + part * share);
@@ -134,9 +139,9 @@ impl Tally {
     }
 
     /// Notes the levels that an answered look showed. `before` is the queue at the look before, where that was recent.
-    pub(crate) fn look(&mut self, scrape: &Scrape, before: Option<f64>) {
-        if let Some(running) = scrape.scalar(Signal::RequestsRunning) {
-            self.running.add(running);
+    pub(crate) fn look(&mut self, scrape: &Scrape, look: &Look, before: Option<f64>) {
+        if let Some(running) = look.levels.get(&Signal::RequestsRunning) {
+            self.running.add(*running);
         }
         if let Some(rate) = scrape.scalar(Signal::PrefixHitRate).and_then(|rate| Share::new(rate).ok()) {
             self.hit_rate.add(rate.get());
@@ -146,10 +151,30 @@ impl Tally {
         {
             self.look_at_queue(before);
         }
-        if let Some(waiting) = scrape.scalar(Signal::RequestsWaiting) {
-            self.waiting = Some(waiting);
-            self.look_at_queue(waiting);
+        if let Some(waiting) = look.levels.get(&Signal::RequestsWaiting) {
+            self.waiting = Some(*waiting);
+            self.look_at_queue(*waiting);
         }
+    }
+
+    /// A number of sequences, in requests.
+    pub(crate) fn requests(&self, sequences: f64) -> f64 {
+        sequences / self.sequences_per_request.unwrap_or(1.0)
+    }
+
+    /// Adds what was seen of a window that a step of the clock cut short.
+    pub(crate) fn merge(&mut self, cut: &Self) {
+        self.observed_s += cut.observed_s;
+        self.arrivals.add(cut.arrivals.amount, cut.arrivals.seconds);
+        for (signal, flow) in &cut.counters {
+            self.counters.entry(*signal).or_default().add(flow.amount, flow.seconds);
+        }
+        for (own, theirs) in [(&mut self.first_tokens, cut.first_tokens), (&mut self.in_time, cut.in_time)] {
+            *own = own.map_or(theirs, |own| Some(own + theirs.unwrap_or(0.0)));
+        }
+        self.inter_token.0 += cut.inter_token.0;
+        self.inter_token.1 += cut.inter_token.1;
+        self.sequences_per_request = self.sequences_per_request.or(cut.sequences_per_request);
     }
 
     fn look_at_queue(&mut self, waiting: f64) {

@@ -1,7 +1,10 @@
 //! Scrapes of all targets, booked into windows.
 
-use crate::change::{Change, Totals};
+use crate::change::{Carried, Change};
+use crate::freshness::{Freshness, SignalFreshness};
 use crate::join::{Part, join};
+use crate::notice::{Noted, Notice, NoticeKind, Notices};
+use crate::step::Steps;
 use crate::tally::{Stretch, Tally};
 use fleet::{Scrape, Signal, Span, Target, TargetId, Timestamp, WorkloadId, WorkloadWindow};
 use serde::{Deserialize, Serialize};
@@ -21,7 +24,8 @@ const WINDOWS_PER_CLOSE_MAX: i64 = 10_000;
 /// What is known of one target.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Seen {
-    totals: Totals,
+    carried: Carried,
+    freshness: Freshness,
     /// Last look, answered or not.
     looked: Option<Timestamp>,
     /// Last look that was answered.
@@ -38,6 +42,14 @@ impl Seen {
     /// The longest gap between answered looks that counts as observed.
     fn gap_max(&self) -> Span {
         self.interval_s.map_or(GAP_MAX, |interval| Span((interval * GAP_INTERVALS_MAX).min(GAP_MAX.0).max(interval)))
+    }
+
+    /// The wall clock went back: what was known is as old as before.
+    fn step_back(&mut self, by: Span) {
+        self.freshness.step_back(by);
+        self.looked = self.looked.map(|at| at - by);
+        self.answered = self.answered.map(|at| at - by);
+        self.demand = self.demand.map(|(rate, at)| (rate, at - by));
     }
 
     /// Notes a look. False for a repeated or late one.
@@ -63,8 +75,12 @@ impl Seen {
 /// count as observed ([`WorkloadWindow::completeness`]); windows closed meanwhile are not touched. The part of a change that falls into a
 /// window closed just before the scrape came is booked, with its time, in the next window.
 ///
-/// After a restart the new total counts from zero; what happened between the last scrape and the end of the old process is lost. Engines
-/// of one target are summed before they come here, so a single engine that restarts behind a page looks like a restart of all of them.
+/// After a restart the new total counts from zero; what happened between the last scrape and the end of the old process is lost. Totals are
+/// kept by member of a target, so one engine of several that restarts behind a page is that engine's reset only.
+///
+/// Times are those of the looks, never a target's own. When the wall clock is set back by more than a scrape interval, two looks show it:
+/// all that is remembered moves back with it, windows begin anew at the new time (the caller's windows that lie ahead of it are of the time
+/// before), and one notice names the size of the step. When it is set forward, that looks like a pause: unknown, never zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
     length: Span,
@@ -72,13 +88,16 @@ pub struct Windows {
     open_from: Option<Timestamp>,
     targets: BTreeMap<TargetId, Seen>,
     open: BTreeMap<Timestamp, BTreeMap<TargetId, Tally>>,
+    steps: Steps,
+    notices: Notices,
 }
 
 impl Windows {
     /// Nothing seen yet. Windows of `length` (at least a second) begin at multiples of it since the epoch.
     #[must_use]
     pub fn new(length: Span) -> Self {
-        Self { length: Span(length.0.max(1)), open_from: None, targets: BTreeMap::new(), open: BTreeMap::new() }
+        let length = Span(length.0.max(1));
+        Self { length, open_from: None, targets: BTreeMap::new(), open: BTreeMap::new(), steps: Steps::default(), notices: Notices::default() }
     }
 
     /// Length of a window.
@@ -90,31 +109,60 @@ impl Windows {
     /// Takes one look at a target, whose workload promises a first token within `ttft_target_s` seconds. Repeated and late looks are
     /// ignored. A failed scrape, and a page that shows none of our signals, say nothing but that the target is silent.
     pub fn observe(&mut self, target: &Target, ttft_target_s: f64, scrape: &Scrape) {
+        if scrape.target != target.id {
+            return;
+        }
+        self.watch_clock(scrape);
         let seen = self.targets.entry(target.id.clone()).or_default();
-        if scrape.target != target.id || !seen.note(scrape.at) {
+        let last = seen.answered;
+        if !seen.note(scrape.at) {
             return;
         }
         let open_from = *self.open_from.get_or_insert(scrape.at.floor(self.length));
         let answered = scrape.is_ok() && !scrape.samples.is_empty();
-        let before = seen.waiting.filter(|_| seen.answered.is_some_and(|last| scrape.at.since(last) <= seen.gap_max()));
         // A look at the very end of a window belongs to it: windows are open at their start and closed at their end.
         let window = Timestamp(scrape.at.0 - 1).floor(self.length);
-        if window >= open_from {
-            let tally = self.open.entry(window).or_default().entry(target.id.clone()).or_default();
+        let mut tally = if window >= open_from { Some(self.open.entry(window).or_default().entry(target.id.clone()).or_default()) } else { None };
+        if let Some(tally) = &mut tally {
             tally.answered = answered;
-            if answered {
-                tally.look(scrape, before);
-            }
         }
         if !answered {
             return;
         }
-        let change = seen.totals.advance(scrape, ttft_target_s);
-        seen.waiting = scrape.scalar(Signal::RequestsWaiting);
-        let (last, gap_max) = (seen.answered.replace(scrape.at), seen.gap_max());
+        let gap_max = seen.gap_max();
+        let before = seen.waiting.filter(|_| last.is_some_and(|last| scrape.at.since(last) <= gap_max));
+        let mut noted = Noted { at: scrape.at, target: &target.id, log: &mut self.notices };
+        let elapsed = last.map_or(Span::ZERO, |last| scrape.at.since(last));
+        let (change, look) = seen.carried.advance(scrape, elapsed, ttft_target_s, &mut noted);
+        seen.freshness.take(scrape, &look, &mut noted);
+        seen.answered = Some(scrape.at);
+        seen.waiting = look.levels.get(&Signal::RequestsWaiting).copied();
+        if let Some(tally) = tally {
+            tally.look(scrape, &look, before);
+        }
         if let Some(last) = last {
             self.spread(&target.id, &change, last, scrape.at, gap_max);
         }
+    }
+
+    /// Notices that the wall clock was set back, and goes back with it.
+    fn watch_clock(&mut self, scrape: &Scrape) {
+        let Some(seen) = self.targets.get(&scrape.target) else { return };
+        let Some(last) = seen.looked else { return };
+        let Some(back) = self.steps.take(&scrape.target, scrape.at, last, seen.interval_s) else { return };
+        for seen in self.targets.values_mut() {
+            seen.step_back(back);
+        }
+        let open_from = scrape.at.floor(self.length);
+        // The windows that were open go on in the first of the new time: their rates are amounts over times, whenever those were.
+        let mut first: BTreeMap<TargetId, Tally> = BTreeMap::new();
+        for (id, cut) in std::mem::take(&mut self.open).into_values().flatten() {
+            first.entry(id).or_default().merge(&cut);
+        }
+        self.open.insert(open_from, first);
+        self.open_from = Some(open_from);
+        let detail = format!("the wall clock was set back by {} s: what is known goes back with it, and windows begin anew at {open_from}", back.0);
+        self.notices.push(Notice { at: scrape.at, target: None, member: None, signal: None, kind: NoticeKind::ClockSteppedBack, detail });
     }
 
     /// Books a change between two looks in the windows it lies in.
@@ -148,6 +196,12 @@ impl Windows {
         }
     }
 
+    /// Whether [`Self::close`] would give back a window.
+    #[must_use]
+    pub fn has_ended(&self, until: Timestamp) -> bool {
+        self.open_from.is_some_and(|from| from + self.length <= until)
+    }
+
     /// Gives back every window that ended by `until` and was not given back before, for each workload of `targets` (the targets there
     /// are now), in order of start and workload. Targets no longer listed are forgotten a day after their last look.
     pub fn close(&mut self, until: Timestamp, targets: &[Target]) -> Vec<WorkloadWindow> {
@@ -168,6 +222,33 @@ impl Windows {
         let listed: BTreeSet<&TargetId> = targets.iter().map(|target| &target.id).collect();
         self.targets.retain(|id, seen| listed.contains(id) || seen.looked.is_some_and(|looked| until.since(looked) <= HOLD_MAX));
         out
+    }
+
+    /// What was noticed and not taken yet, oldest first, [`crate::NOTICES_MAX`] at most.
+    pub fn notices(&self) -> impl Iterator<Item = &Notice> {
+        self.notices.iter()
+    }
+
+    /// Takes what was noticed, oldest first.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.notices.take()
+    }
+
+    /// Notices that made room for newer ones before they were taken.
+    #[must_use]
+    pub fn notices_dropped(&self) -> u64 {
+        self.notices.dropped()
+    }
+
+    /// How fresh every signal ever seen is, in order of target and signal. A target that was not heard for longer than its looks may lie
+    /// apart has all its signals missing since it was last heard.
+    #[must_use]
+    pub fn freshness(&self, now: Timestamp) -> Vec<SignalFreshness> {
+        let of = |(target, seen): (&TargetId, &Seen)| {
+            let silent_since = seen.answered.filter(|answered| now.since(*answered) > seen.gap_max());
+            seen.freshness.state(target, silent_since).collect::<Vec<_>>()
+        };
+        self.targets.iter().flat_map(of).collect()
     }
 
     fn close_one(&mut self, start: Timestamp, workload: &WorkloadId, targets: &[Target], tallies: &BTreeMap<TargetId, Tally>) -> WorkloadWindow {
