@@ -129,6 +129,14 @@ pub enum StoreError {
         /// Points that wait to be sent.
         waiting: u64,
     },
+    /// A file of an export that cannot be made.
+    #[error("cannot export to {path}: {detail}", path = path.display())]
+    Export {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        detail: String,
+    },
     /// The store's thread is gone, after a panic.
     #[error("the store {location} is closed: the thread that serves it has ended; restart turnaround")]
     Closed {

@@ -1,8 +1,12 @@
 //! The history: everything observed, decided and learned, kept so that a restart continues where the last run ended.
 //!
-//! [`Store`] is a cheap handle on a back end behind the [`History`] seam; today that is one `SQLite` file ([`Store::open`], or
-//! [`Store::in_memory`] for tests and dry runs). [`Store::append`](History::append) takes a [`Batch`], writes it in one transaction and returns
-//! once it is on disk: what was acknowledged survives `kill -9`. Reads give back the values as they were written.
+//! [`Store`] is a cheap handle on a back end behind the [`History`] seam: one `SQLite` file ([`Store::open`], or [`Store::in_memory`] for tests
+//! and dry runs), or a server of `InfluxDB` ([`Store::influx`]). [`Store::append`](History::append) takes a [`Batch`], writes all of it or nothing
+//! and returns once it is on disk: what was acknowledged survives `kill -9`. Reads give back the values as they were written; what could not be
+//! given back is refused when it is offered.
+//!
+//! Observations are kept at three [`Resolution`]s, each for a time of its own ([`Retention`]): as observed, and summed up by minutes and by hours
+//! ([`History::rollups`]). Old observations may arrive at any time and as often as they like. [`export`](mod@export) makes flat files of what is kept.
 //!
 //! Every method returns an [`Answer`], a future that needs no particular runtime: `.await` it in the daemon, hand it to [`wait`] in code that
 //! blocks. Nothing here reads a clock.
@@ -29,7 +33,9 @@ mod embedded;
 #[cfg(test)]
 mod embedded_rules;
 mod error;
+pub mod export;
 mod history;
+pub mod influx;
 mod migrate;
 mod observed;
 mod read;
@@ -55,6 +61,15 @@ impl Store {
     /// When the file cannot be opened, is damaged, was not made by this program, or by a later version of it.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         Ok(Self(Arc::new(embedded::Embedded::open(path.as_ref(), options)?)))
+    }
+
+    /// Opens the history in an `InfluxDB` 2 server, behind its local queue. The server need not be there. [`influx::Influx::open`] gives the same
+    /// with a view of its traffic.
+    ///
+    /// # Errors
+    /// When the settings will not do, there is no token, or the queue's file cannot be used.
+    pub fn influx(settings: influx::InfluxSettings) -> Result<Self, StoreError> {
+        Ok(influx::Influx::open(settings)?.store())
     }
 
     /// A history that ends with its last handle.

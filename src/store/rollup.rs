@@ -1,6 +1,7 @@
 //! What is left of observations once they are summed up: raw -> one minute -> one hour. One definition for every back end.
 
 use fleet::{MemberId, Observation, Signal, Span, TargetId, Timestamp};
+use std::borrow::Borrow;
 
 /// How finely observations are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,17 +64,17 @@ impl Summary {
 
     /// Of finite values in order of the instants they were observed at; nothing of none.
     #[must_use]
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        Self::join(values.into_iter().map(Self::one))
+    pub fn of(values: impl IntoIterator<Item = impl Borrow<f64>>) -> Option<Self> {
+        Self::join(values.into_iter().map(|value| Self::one(*value.borrow())))
     }
 
     /// Of summaries of spans that follow each other; nothing of none. The mean weighs each by its count:
     /// `sum(count_i * mean_i) / sum(count_i)`.
     #[must_use]
-    pub fn join(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
+    pub fn join(parts: impl IntoIterator<Item = impl Borrow<Self>>) -> Option<Self> {
         let mut parts = parts.into_iter();
-        let mut sum = Sum::begin(parts.next()?);
-        parts.for_each(|part| sum.add(part));
+        let mut sum = Sum::begin(*parts.next()?.borrow());
+        parts.for_each(|part| sum.add(*part.borrow()));
         Some(sum.summary())
     }
 }
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn nothing_sums_up_to_nothing_and_the_largest_numbers_to_a_number() {
-        assert_eq!(Summary::of([]), None);
+        assert_eq!(Summary::of([0.0; 0]), None);
         let huge = Summary::of([f64::MAX, f64::MAX, -f64::MAX]).unwrap();
         assert!((huge.mean / (f64::MAX / 3.0) - 1.0).abs() < 1e-12, "{huge:?}");
         assert_eq!(Summary::of([f64::MAX; 7]).unwrap().mean, f64::MAX);
