@@ -26,7 +26,7 @@ impl Server {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
             .arg(format!("--web.listen-address={place}"))
-            .args(["--web.external-url=http://localhost/prom", "--storage.tsdb.no-lockfile", "--log.level=warn"])
+            .args(["--web.external-url=http://localhost/prom", "--log.level=warn"])
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()

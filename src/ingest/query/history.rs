@@ -1,5 +1,6 @@
 //! The past, through a Prometheus: in chunks that never exceed what a server gives, each a place to resume at.
 
+use super::answer::AnswerError;
 use super::follow::Watched;
 use super::pages::scrapes;
 use super::{Prometheus, RANGE_POINTS_MAX, matching, selector};
@@ -76,7 +77,7 @@ impl Backfill {
         self
     }
 
-    /// How much is still to be read, as a share of `whole` seconds: for progress.
+    /// How much is still to be read: for progress.
     #[must_use]
     pub fn left(&self) -> Span {
         Span((self.to.0 - self.next.0 + self.step.0).max(0) / self.step.0 * self.step.0)
@@ -100,7 +101,7 @@ impl Backfill {
                     let scrapes = scrapes(&answer.series, catalogue, &self.watched.targets, &self.watched.by);
                     return Ok(Some(Chunk { from, to, scrapes, warnings: answer.warnings, partial: answer.partial }));
                 }
-                Err(error) if error.is_too_large() && self.chunk_steps > 1 => self.chunk_steps /= 2,
+                Err(error) if (error.is_too_large() || took_too_long(&error)) && self.chunk_steps > 1 => self.chunk_steps /= 2,
                 Err(error) => return Err(error),
             }
         }
@@ -111,4 +112,9 @@ impl Backfill {
         let last = self.to.floor(self.step);
         last.min(self.next + Span(self.step.0 * (self.chunk_steps - 1)))
     }
+}
+
+/// Whether the server gave up on a query that took it too long. (A connection that hangs is no such case: asking for less does not help.)
+fn took_too_long(error: &IngestError) -> bool {
+    matches!(error, IngestError::Answer { reason: AnswerError::Refused { kind, .. }, .. } if kind == "timeout")
 }

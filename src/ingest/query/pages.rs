@@ -28,7 +28,8 @@ struct Instance<'a> {
 /// target. `by` names the labels that tell instances apart.
 ///
 /// An instance that Prometheus could not scrape (`up` is 0) gives failed scrapes. A target whose selection fits several instances at the
-/// same time gives one failed scrape: counters of two processes under one name would look like restarts.
+/// same time gives one failed scrape: counters of two processes under one name would look like restarts. Where two servers scrape the same
+/// instance and a store holds both without joining them, their series differ in a label (`prometheus_replica`) that the selection must name.
 #[must_use]
 pub fn scrapes(series: &[Series], catalogue: &Catalogue, targets: &[Reader], by: &[String]) -> Vec<Scrape> {
     let instances = instances(series, by);

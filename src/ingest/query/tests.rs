@@ -184,8 +184,9 @@ async fn a_look_that_is_too_large_is_taken_in_parts() {
 async fn the_past_is_read_in_chunks_on_multiples_of_the_step_and_goes_on_after_an_error() {
     let chunk = |from: i64| matrix(&[(RUNNING, "a:1", &[(from, "1"), (from + 60, "2")])]);
     let too_many = r#"{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}"#;
-    let (server, stage) = serve(vec![(422, JSON, too_many.into()), chunk(120), (500, JSON, "{}".into()), chunk(240)]).await;
-    let mut backfill = Backfill::new(vec![reader("a", &[("instance", "a:1")])], names(), BTreeMap::new(), (Timestamp(61), Timestamp(359)), Span(60)).chunked(4);
+    let slow = r#"{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}"#;
+    let (server, stage) = serve(vec![(422, JSON, too_many.into()), (503, JSON, slow.into()), chunk(120), (500, JSON, "{}".into()), chunk(240)]).await;
+    let mut backfill = Backfill::new(vec![reader("a", &[("instance", "a:1")])], names(), BTreeMap::new(), (Timestamp(61), Timestamp(359)), Span(60)).chunked(8);
     let whole = backfill.left();
     let first = backfill.next(&server, Catalogue::builtin()).await.unwrap().unwrap();
     assert_eq!((whole, first.from, first.to, first.scrapes.len(), backfill.left()), (Span(240), Timestamp(120), Timestamp(180), 2, Span(120)));
