@@ -1,7 +1,9 @@
 //! `turnaround doctor`: what is wrong with the set-up, why, and what to do about it.
 
-use crate::{Failure, Outcome, Screen, config_file, diagnostics, look_once, screen::note, situation, tokens};
-use config::Config;
+use crate::{
+    Failure, Outcome, Screen, config_file, diagnostics, discover_look, discover_look::Asking, doctor_found, look_once, screen::note, situation, tokens,
+};
+use config::{Config, Credential, Secret};
 use fleet::{Signal, Timestamp};
 use report::{Align, Grid};
 use serde::Serialize;
@@ -14,18 +16,26 @@ const SEASON_HOURS: usize = 48;
 /// Check the configuration, the store, every source and the address; say what is wrong and how to mend it
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Shows what needs attention; exit code 1 when something is broken, 0 otherwise.\n\nExamples:\n  turnaround doctor\n  turnaround doctor --all\n  turnaround doctor --json | jq '.findings[] | select(.severity == \"error\")'"
+    after_help = "Shows what needs attention; exit code 1 when something is broken, 0 otherwise.\n\nExamples:\n  turnaround doctor\n  turnaround doctor --all\n  turnaround doctor --prometheus http://prometheus:9090 --all\n  turnaround doctor --endpoint http://gpu001:8000\n  turnaround doctor --json | jq '.findings[] | select(.severity == \"error\")'"
 )]
 pub(crate) struct Arguments {
     /// Show what is in order too
     #[arg(long)]
     all: bool,
+    /// Look only through this Prometheus, without a configuration
+    #[arg(long, value_name = "URL", conflicts_with = "endpoint")]
+    prometheus: Option<String>,
+    /// Look only at these metrics pages, without a configuration (repeatable)
+    #[arg(long, value_name = "URL")]
+    endpoint: Vec<String>,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Severity {
+pub(crate) enum Severity {
     /// In order.
     Ok,
     /// Works; could be better.
@@ -38,7 +48,7 @@ enum Severity {
 
 /// One thing looked at.
 #[derive(Debug, Clone, Serialize)]
-struct Finding {
+pub(crate) struct Finding {
     /// What was looked at.
     check: String,
     severity: Severity,
@@ -49,16 +59,32 @@ struct Finding {
 }
 
 impl Finding {
-    fn ok(check: impl Into<String>, cause: impl Into<String>) -> Self {
+    pub fn ok(check: impl Into<String>, cause: impl Into<String>) -> Self {
         Self { check: check.into(), severity: Severity::Ok, cause: cause.into(), remedy: None }
     }
 
-    fn new(severity: Severity, check: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn new(severity: Severity, check: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { check: check.into(), severity, cause: cause.into(), remedy: Some(remedy.into()) }
     }
 }
 
 pub(crate) fn run(arguments: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome, Failure> {
+    let mut findings = match (&arguments.prometheus, arguments.endpoint.as_slice()) {
+        (None, []) => configured(path, screen)?,
+        (Some(url), _) => prometheus(url, &arguments.asking, None),
+        (None, urls) => {
+            let now = daemon::Clock::system().now();
+            doctor_found::pages(&discover_look::at_pages(urls, &arguments.asking, now)?, None, now)
+        }
+    };
+    findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    show(&findings, arguments.all, screen)?;
+    let broken = findings.iter().any(|f| f.severity == Severity::Error);
+    Ok(if broken { Outcome::Wrong } else { Outcome::Done })
+}
+
+/// Everything a configuration names.
+fn configured(path: &Path, screen: &Screen) -> Result<Vec<Finding>, Failure> {
     let loaded = config_file::load(path)?;
     let config = &loaded.config;
     let now = situation::now();
@@ -70,14 +96,38 @@ pub(crate) fn run(arguments: &Arguments, path: &Path, screen: &Screen) -> Result
     findings.extend(fleet(config));
     findings.extend(store(config, now));
     findings.extend(targets(config, now)?);
+    findings.extend(servers(config));
     findings.extend(nvml(config, now));
     findings.extend(history(config, now));
     findings.extend(publication(config));
     findings.extend(tools());
-    findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
-    show(&findings, arguments.all, screen)?;
-    let broken = findings.iter().any(|f| f.severity == Severity::Error);
-    Ok(if broken { Outcome::Wrong } else { Outcome::Done })
+    Ok(findings)
+}
+
+/// What a Prometheus knows. One that cannot be asked is a finding.
+fn prometheus(url: &str, asking: &Asking, config: Option<&Config>) -> Vec<Finding> {
+    let now = daemon::Clock::system().now();
+    match discover_look::through_prometheus(url, asking, now) {
+        Ok(known) => doctor_found::through_prometheus(url, &known, config, now),
+        Err(failure) => {
+            let shown = wire::Redacted::new(url);
+            vec![Finding::new(Severity::Error, format!("prometheus {shown}"), message(&failure), format!("curl -sS {shown}/api/v1/status/buildinfo"))]
+        }
+    }
+}
+
+/// The Prometheus servers of a configuration, each once, however many services are read through it.
+fn servers(config: &Config) -> Vec<Finding> {
+    let mut asked = BTreeMap::new();
+    for source in &config.sources.prometheus_apis {
+        let token_file = match &source.page.access.credential {
+            Some(Credential::Bearer(Secret::File(file))) => Some(file.clone()),
+            _ => None,
+        };
+        let asking = Asking { token_file, ca_file: source.page.access.tls.ca.clone(), tenant: source.tenant.clone() };
+        asked.entry((source.url.clone(), source.tenant.clone())).or_insert(asking);
+    }
+    asked.iter().flat_map(|((url, _), asking)| prometheus(url, asking, Some(config))).collect()
 }
 
 fn show(findings: &[Finding], all: bool, screen: &Screen) -> Result<(), Failure> {
@@ -130,13 +180,15 @@ fn fleet(config: &Config) -> Vec<Finding> {
         let by_nvml = config.nvml.as_ref().is_some_and(|n| n.node == g.node);
         !config.unobserved_free.contains(&g.node) && !by_nvml && !reported.contains(&&g.id)
     });
-    let unknown: Vec<String> = unknown.map(|g| g.id.to_string()).collect();
+    // Pages about GPUs tell of nodes only when they are read.
+    let told = !config.sources.gpu_pages.is_empty() || config.sources.prometheus_apis.iter().any(|source| source.subject == config::Subject::Gpus);
+    let unknown: Vec<String> = unknown.filter(|_| !told).map(|g| g.id.to_string()).collect();
     if let Some(first) = unknown.first() {
         findings.push(Finding::new(
             Severity::Warning,
             "GPUs",
             format!("nothing reports on {} GPUs ({first} first): they count as occupied and are not planned with", unknown.len()),
-            "add [source.nvml] on their host, or unobserved = \"free\" to their pool",
+            "add [[source.gpu]] for their DCGM exporter, [source.nvml] on their host, or unobserved = \"free\" to their pool",
         ));
     }
     findings
@@ -168,7 +220,8 @@ fn store(config: &Config, now: Timestamp) -> Vec<Finding> {
     }
 }
 
-fn message(failure: &Failure) -> String {
+/// A failure in one sentence.
+pub(crate) fn message(failure: &Failure) -> String {
     match failure {
         Failure::Fault { message, .. } | Failure::Config { message, .. } => message.clone(),
         Failure::ConfigFaults { .. } => "the configuration has faults".to_owned(),
@@ -179,7 +232,10 @@ fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     let mut secrets = BTreeMap::new();
     for target in &config.targets {
-        match target.access.credential.as_ref().map(|c| match c { config::Credential::Bearer(secret) | config::Credential::Basic { password: secret, .. } => tokens::read(secret) }) {
+        let secret = target.access.credential.as_ref().map(|credential| match credential {
+            Credential::Bearer(secret) | Credential::Basic { password: secret, .. } => secret,
+        });
+        match secret.map(tokens::read) {
             Some(Err(why)) => {
                 findings.push(Finding::new(Severity::Error, format!("target {}", target.target.id), why, "set it, or take token out of the source"));
             }
@@ -198,13 +254,14 @@ fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
         }
         let missing: Vec<String> = ingest::missing_signals(&scrape).into_iter().map(Signal::name).collect();
         findings.push(if missing.is_empty() {
-            Finding::ok(check, format!("answers with {} signals", scrape.samples.len()))
+            Finding::ok(check, format!("{} answers with {} signals", engine(&scrape), scrape.samples.len()))
         } else {
-            let cause = format!("answers, but lacks {}", missing.join(", "));
+            let cause = format!("{} answers, but lacks {}", engine(&scrape), missing.join(", "));
             Finding::new(Severity::Warning, check, cause, "what is missing stays unknown; a newer engine may offer it, or map it under metrics of the source")
         });
     }
-    if config.targets.is_empty() {
+    let elsewhere = !config.sources.prometheus_apis.is_empty() || !config.sources.discoveries.is_empty() || !config.sources.influxdb.is_empty();
+    if config.targets.is_empty() && !elsewhere {
         let (cause, remedy) = if config.traces.is_empty() {
             ("no endpoint is listed, so no demand is seen", "add [[source.prometheus]] with the url of your serving endpoints")
         } else {
@@ -213,6 +270,11 @@ fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
         findings.push(Finding::new(if config.traces.is_empty() { Severity::Warning } else { Severity::Info }, "endpoints", cause, remedy));
     }
     Ok(findings)
+}
+
+/// The engine of a page, as far as it is known.
+fn engine(scrape: &fleet::Scrape) -> String {
+    scrape.server.as_ref().map_or_else(|| "it".to_owned(), |s| s.version.as_ref().map_or_else(|| s.engine.clone(), |version| format!("{} {version}", s.engine)))
 }
 
 fn nvml(config: &Config, now: Timestamp) -> Option<Finding> {

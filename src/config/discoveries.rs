@@ -36,7 +36,7 @@ fn api(typed: &typed_sources::PrometheusApi, known: Surroundings<'_>, seen: &mut
     let selector = typed.selector.as_ref().map_or(Some(None), |at| selectors::matchers(at, findings).map(Some));
     let tenant = typed.tenant.as_ref().map_or(Some(None), |at| header(at, findings).map(Some));
     let (address, subject) = (address?, subject?);
-    let id = seen.name(typed.name.as_ref(), "", named(&subject, &place_name(&address)), typed.url.span(), findings)?;
+    let id = seen.name(typed.name.as_ref(), "", named(&subject, typed.variant.as_ref(), &place_name(&address)), typed.url.span(), findings)?;
     Some(PrometheusApiConfig { id, url: address.full, subject, selector: selector?, tenant: tenant?, page: page? })
 }
 
@@ -73,7 +73,7 @@ fn in_files(table: &At<typed_sources::FileSd>, known: Surroundings<'_>, seen: &m
         return None;
     };
     let (files, subject) = (files.into_iter().collect::<Option<Vec<_>>>()?, subject?);
-    let id = seen.name(typed.name.as_ref(), "", named(&subject, first), typed.files.span(), findings)?;
+    let id = seen.name(typed.name.as_ref(), "", named(&subject, typed.variant.as_ref(), first), typed.files.span(), findings)?;
     Some(DiscoveryConfig { id, list: DiscoveryList::Files(files), subject, select: select?, refresh: refresh?, page: page? })
 }
 
@@ -98,7 +98,7 @@ fn at_address(typed: &typed_sources::HttpSd, known: Surroundings<'_>, seen: &mut
     let select = selectors::labels(&typed.select, findings);
     let refresh = refresh(typed.refresh.as_ref(), findings);
     let (address, subject, page) = (address?, subject?, page?);
-    let id = seen.name(typed.name.as_ref(), "", named(&subject, &place_name(&address)), typed.url.span(), findings)?;
+    let id = seen.name(typed.name.as_ref(), "", named(&subject, typed.variant.as_ref(), &place_name(&address)), typed.url.span(), findings)?;
     // Certificates hold for the list as for its pages; credentials do not: they would reach whoever serves the list.
     let access = Access { credential: token.ok()?.map(Credential::Bearer), tls: page.access.tls.clone() };
     Some(DiscoveryConfig { id, list: DiscoveryList::Http { url: address.full, access }, subject, select: select?, refresh: refresh?, page })
@@ -108,7 +108,12 @@ fn refresh(at: Option<&At<WrittenSpan>>, findings: &mut Findings<'_>) -> Option<
     at.map_or(Some(REFRESH), |at| findings.span(at, "refresh", Span(5), REFRESH_MAX))
 }
 
-/// The name of a source that tells of one service among others.
-pub(crate) fn named(subject: &Subject, place: &str) -> String {
-    format!("{}@{place}", subject.service().map_or("gpus", fleet::WorkloadId::as_str))
+/// The name of a source that tells of one service among others: with its variant, where that is written.
+pub(crate) fn named(subject: &Subject, variant: Option<&At<String>>, place: &str) -> String {
+    match (subject, variant) {
+        (Subject::Gpus, _) => format!("gpus@{place}"),
+        (Subject::Router { service }, _) => format!("{service}-router@{place}"),
+        (Subject::Replicas { service, .. }, None) => format!("{service}@{place}"),
+        (Subject::Replicas { service, .. }, Some(variant)) => format!("{service}/{}@{place}", variant.get()),
+    }
 }

@@ -20,6 +20,7 @@ mod pages;
 mod pools;
 mod preset_kinds;
 mod preset_models;
+mod priors;
 mod pushed_and_stored;
 mod reading;
 mod recorded;
@@ -51,6 +52,7 @@ pub use error::{Code, ConfigError};
 pub use pages::ENGINES;
 pub use preset_kinds::GPU_KIND_PRESETS;
 pub use preset_models::preset_models;
+pub use priors::{Prior, gpus_needed, prior};
 pub use resolved::{Config, InfluxStoreConfig, NvmlConfig, Policy, Publish, RunningJob, StoreConfig, TraceConfig, TraceFormat, TraceInput};
 pub use resolved_sources::{
     Access, Credential, DiscoveryConfig, DiscoveryList, GpuPageConfig, InfluxSourceConfig, PageLimits, PageSettings, PrometheusApiConfig, PushConfig, Secret,

@@ -28,11 +28,12 @@ const SERIES_MAX: usize = 200_000;
 const SERIES_LIMIT: i64 = 5_000_000;
 
 /// Engines, routers and exporters that are recognised without being written down, by the names of their tables.
-pub const ENGINES: [&str; 17] = [
+pub const ENGINES: [&str; 19] = [
     "vllm",
     "sglang",
     "tgi",
     "triton",
+    "tensorrt-llm",
     "nim",
     "llama.cpp",
     "dynamo-worker",
@@ -44,6 +45,7 @@ pub const ENGINES: [&str; 17] = [
     "vllm-router",
     "router",
     "dcgm",
+    "nvidia-smi",
     "amd",
     "turnaround-agent",
 ];

@@ -35,7 +35,7 @@ fn bucket(table: &At<typed_sources::Influx>, known: Surroundings<'_>, seen: &mut
         [(&typed.org, "org"), (&typed.bucket, "bucket"), (&typed.measurement, "measurement")].map(|(at, key)| name(at, key, findings));
     let (address, subject, measurement) = (address?, subject?, measurement?);
     let place = format!("{}/{measurement}", place_name(&address));
-    let id = seen.name(typed.name.as_ref(), "", named(&subject, &place), typed.url.span(), findings)?;
+    let id = seen.name(typed.name.as_ref(), "", named(&subject, typed.variant.as_ref(), &place), typed.url.span(), findings)?;
     Some(InfluxSourceConfig {
         id,
         url: address.full,

@@ -178,7 +178,7 @@ source_tables! {
         selector: Option<At<String>>,
         /// Tenant, sent as X-Scope-OrgID.
         tenant: Option<At<String>>,
-        /// Its name. Default: host, port and service.
+        /// Its name. Default: service, variant where it is written, host and port.
         name: Option<At<String>>,
     }
 
@@ -220,7 +220,7 @@ source_tables! {
         select: BTreeMap<String, At<String>>,
         /// Time between two looks at the list. Default: 1m.
         refresh: Option<At<WrittenSpan>>,
-        /// Its name. Default: host, port and service.
+        /// Its name. Default: service, variant where it is written, host and port.
         name: Option<At<String>>,
     }
 }
