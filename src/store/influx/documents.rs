@@ -76,6 +76,9 @@ impl Document<'_> {
     }
 }
 
+/// Chunks of one value by number: how many there are, the checksum, and the share of the packed value.
+type Chunks = BTreeMap<usize, (usize, String, String)>;
+
 /// A value put together again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Whole {
@@ -92,7 +95,7 @@ pub(crate) struct Whole {
 /// # Errors
 /// Names the value that is not whole, and why.
 pub(crate) fn assemble(rows: &[Row]) -> Result<Vec<Whole>, String> {
-    let mut parts: BTreeMap<(i64, String), BTreeMap<usize, (usize, String, String)>> = BTreeMap::new();
+    let mut parts: BTreeMap<(i64, String), Chunks> = BTreeMap::new();
     for row in rows {
         let (at, body) = (row.time("_time").ok_or("a chunk has no instant")?, row.text("_value").unwrap_or_default());
         let index = row.cell("chunk").and_then(|index| index.parse().ok()).ok_or_else(|| format!("a chunk at {at} ns has no number"))?;
@@ -107,7 +110,7 @@ pub(crate) fn assemble(rows: &[Row]) -> Result<Vec<Whole>, String> {
 
 /// Chunks of one value: how many its first says there are, each with the same checksum. Those of an earlier, longer value of the same name and
 /// instant may still stand behind them.
-fn unpack(chunks: &BTreeMap<usize, (usize, String, String)>) -> Result<Vec<u8>, String> {
+fn unpack(chunks: &Chunks) -> Result<Vec<u8>, String> {
     let (count, sum, _) = chunks.get(&0).ok_or("its first chunk is missing")?;
     if *count > CHUNKS_MAX {
         return Err(format!("it claims {count} chunks"));
@@ -140,7 +143,7 @@ mod tests {
             let time = jiff::Timestamp::from_nanosecond(at.into()).unwrap();
             let chunk = line.split("chunk=").nth(1).unwrap().split([',', ' ']).next().unwrap();
             let body = line.split("body=\"").nth(1).unwrap().rsplit_once('"').unwrap().0.replace("\\\"", "\"").replace("\\\\", "\\");
-            csv += &format!(",r,0,{time},{chunk},\"{}\"\n", body.replace('"', "\"\""));
+            csv.push_str(&[",r,0,", &time.to_string(), ",", chunk, ",\"", &body.replace('"', "\"\""), "\"\n"].concat());
         }
         flux::rows(csv.as_bytes()).unwrap()
     }

@@ -130,14 +130,14 @@ fn task(link: &Link, bucket: Bucket, every: &str, window: &str) -> String {
 /// Sums raw observations up into a bucket, from one bound of its windows to another. All five numbers are floats.
 pub(crate) fn summing_up(link: &Link, bucket: Bucket, window: &str, start: &str, stop: &str) -> String {
     let (raw, to) = (quoted(&link.settings.bucket(Bucket::Raw)), quoted(&link.settings.bucket(bucket)));
-    let mut flux = format!("points = from(bucket: {raw})\n    |> range(start: {start}, stop: {stop})\n    |> filter(fn: (r) => r._field == \"value\")\n");
-    for name in super::rollups::FIELDS {
-        flux += &format!(
+    let points = format!("points = from(bucket: {raw})\n    |> range(start: {start}, stop: {stop})\n    |> filter(fn: (r) => r._field == \"value\")\n");
+    let one = |name: &&str| {
+        format!(
             "\npoints\n    |> aggregateWindow(every: {window}, fn: {name}, createEmpty: false, timeSrc: \"_start\")\n    |> toFloat()\n    \
              |> set(key: \"_field\", value: \"{name}\")\n    |> to(bucket: {to})\n    |> limit(n: 1)\n    |> yield(name: \"{name}\")\n"
-        );
-    }
-    flux
+        )
+    };
+    std::iter::once(points).chain(super::rollups::FIELDS.iter().map(one)).collect()
 }
 
 async fn schedule(link: &Link, org: &str, name: &str, flux: String) -> Result<InitStep, StoreError> {

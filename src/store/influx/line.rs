@@ -123,6 +123,13 @@ pub(crate) fn stored(text: &str) -> String {
     out
 }
 
+/// The same of a string field, which keeps its backslashes.
+pub(crate) fn text_stored(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    encode(&mut out, text, false, |_| false);
+    out
+}
+
 /// The text that was written, from what the server gives back.
 pub(crate) fn decode(text: &str) -> String {
     if !text.contains('%') {

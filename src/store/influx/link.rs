@@ -21,6 +21,14 @@ const REDIRECTS_MAX: usize = 3;
 /// Largest answer to a write that is read: a message.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
+/// An address without user and password: the token says who asks, and there is room for one header of that kind.
+fn without_user(url: &str) -> String {
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, place)) => format!("{scheme}://{place}"),
+        None => url.to_owned(),
+    }
+}
+
 /// A server, and how to speak to it.
 pub(crate) struct Link {
     pub settings: InfluxSettings,
@@ -49,7 +57,7 @@ impl Link {
         };
         let writer = Client::new(&options).map_err(|error| failed("its connection", error.to_string()))?;
         let reader = writer.limited(of(limits.query_timeout, limits.answer_bytes_max));
-        let base = settings.url.trim_end_matches('/').to_owned();
+        let base = without_user(settings.url.trim_end_matches('/'));
         Ok(Self { base, location, writer, reader, token: Mutex::new(token), settings })
     }
 
@@ -179,5 +187,14 @@ impl Link {
             Ok(Err(error)) => Err(self.failed("read", object, flux::short(&error.to_string()))),
             Err(_) => Err(self.failed("read", object, "the answer makes no sense".into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_token_alone_says_who_asks() {
+        assert_eq!(super::without_user("http://ann:pa/55@h:8086/influx"), "http://h:8086/influx");
+        assert_eq!(super::without_user("http://h:8086"), "http://h:8086");
     }
 }

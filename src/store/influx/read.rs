@@ -2,7 +2,7 @@
 
 use super::documents::{Whole, assemble};
 use super::flux::{Row, quoted, time};
-use super::line::stored;
+use super::line::{stored, text_stored};
 use super::points::{Entry, SECOND};
 use super::sender::Shared;
 use super::settings::Bucket;
@@ -87,6 +87,9 @@ pub(crate) async fn windows(shared: &Arc<Shared>, workload: Option<&WorkloadId>,
     Ok(windows)
 }
 
+/// Signal's name, member, part, and the instant in nanoseconds: their order is that of the answer.
+type SeriesAt = (String, Option<String>, Option<String>, i64);
+
 /// Observations in order of signal's name, member, part and instant.
 pub(crate) async fn observations(
     shared: &Arc<Shared>,
@@ -106,7 +109,7 @@ pub(crate) async fn observations(
     let named = format!("r.source == {}{only}", quoted(&stored(source.as_str())));
     let flux = format!("from(bucket: {bucket}) |> {} |> filter(fn: (r) => {measured} and {named})", range(from, to));
     let object = format!("observations of {source}");
-    let mut found: BTreeMap<(String, Option<String>, Option<String>, i64), (Option<f64>, f64)> = BTreeMap::new();
+    let mut found: BTreeMap<SeriesAt, (Option<f64>, f64)> = BTreeMap::new();
     for row in shared.link.rows(&object, flux).await? {
         let strange = || shared.link.failed("read", &object, "a row lacks its signal, instant or value".into());
         let (signal, at) = (row.text("signal").ok_or_else(strange)?, row.time("_time").ok_or_else(strange)?);
@@ -168,19 +171,17 @@ pub(crate) async fn by_id<T: DeserializeOwned>(shared: &Arc<Shared>, kind: &'sta
         return decoded(shared, kind, &id, &body).map(Some);
     }
     shared.flush().await?;
-    let at = match at {
-        Some(at) => at,
-        None => {
-            let condition = format!("r._measurement == {} and r._field == \"id\" and r._value == {}", quoted(kind), quoted(&stored(&id)));
-            let flux = format!("{} |> filter(fn: (r) => {condition}) |> keep(columns: [\"_time\"])", from_decisions(shared, FIRST, END));
-            match shared.link.rows(kind, flux).await?.first().and_then(|row| row.time("_time")) {
-                Some(at) => at,
-                None => return Ok(None),
-            }
-        }
-    };
+    let at = if at.is_some() { at } else { stands_at(shared, kind, &id).await? };
+    let Some(at) = at else { return Ok(None) };
     let found = wholes(shared, kind, "", at, at + 1).await?;
     found.iter().find(|whole| whole.id == id).map(|whole| decoded(shared, kind, &id, &whole.body)).transpose()
+}
+
+/// Where a document of another machine stands.
+async fn stands_at(shared: &Shared, kind: &str, id: &str) -> Result<Option<i64>, StoreError> {
+    let condition = format!("r._measurement == {} and r._field == \"id\" and r._value == {}", quoted(kind), quoted(&text_stored(id)));
+    let flux = format!("{} |> filter(fn: (r) => {condition}) |> keep(columns: [\"_time\"])", from_decisions(shared, FIRST, END));
+    Ok(shared.link.rows(kind, flux).await?.first().and_then(|row| row.time("_time")))
 }
 
 /// A state: the later of the one kept here and the server's, which another machine may have written.

@@ -40,7 +40,7 @@ impl Scope {
         format!("(r._measurement == \"engine\" or r._measurement == \"gpu\"){source}{signal}")
     }
 
-    fn from_bucket(&self, shared: &Shared, bucket: Bucket) -> String {
+    fn bucket(&self, shared: &Shared, bucket: Bucket) -> String {
         let (from, to) = (self.from.saturating_mul(SECOND), self.to.saturating_mul(SECOND));
         format!("from(bucket: {}) |> {}", quoted(&shared.link.settings.bucket(bucket)), range(from, to))
     }
@@ -52,17 +52,17 @@ fn word(length: Span) -> &'static str {
 
 /// What the server can make of raw observations.
 async fn made(shared: &Shared, scope: &Scope, length: Span) -> Result<Summaries, StoreError> {
-    let mut flux = format!("points = {} |> filter(fn: (r) => {} and r._field == \"value\")\n", scope.from_bucket(shared, Bucket::Raw), scope.filter());
-    for name in FIELDS {
-        let window = word(length);
-        flux += &format!("points |> aggregateWindow(every: {window}, fn: {name}, createEmpty: false, timeSrc: \"_start\") |> yield(name: \"{name}\")\n");
-    }
+    let points = format!("points = {} |> filter(fn: (r) => {} and r._field == \"value\")\n", scope.bucket(shared, Bucket::Raw), scope.filter());
+    let window = word(length);
+    let one =
+        |name: &&str| format!("points |> aggregateWindow(every: {window}, fn: {name}, createEmpty: false, timeSrc: \"_start\") |> yield(name: \"{name}\")\n");
+    let flux = std::iter::once(points).chain(FIELDS.iter().map(one)).collect();
     summaries(shared, &shared.link.rows("roll-ups", flux).await?, "result")
 }
 
 /// What the server keeps.
 async fn kept(shared: &Shared, scope: &Scope, bucket: Bucket) -> Result<Summaries, StoreError> {
-    let flux = format!("{} |> filter(fn: (r) => {})", scope.from_bucket(shared, bucket), scope.filter());
+    let flux = format!("{} |> filter(fn: (r) => {})", scope.bucket(shared, bucket), scope.filter());
     summaries(shared, &shared.link.rows("roll-ups", flux).await?, "_field")
 }
 
@@ -112,7 +112,7 @@ async fn hours(shared: &Shared, scope: &Scope) -> Result<Summaries, StoreError> 
     let mut hours = fuller(made(shared, scope, Span::HOUR).await?, kept(shared, scope, Bucket::Hour).await?);
     let counts = format!(
         "{} |> filter(fn: (r) => {} and r._field == \"count\") |> aggregateWindow(every: 1h, fn: sum, createEmpty: false, timeSrc: \"_start\")",
-        scope.from_bucket(shared, Bucket::Minute),
+        scope.bucket(shared, Bucket::Minute),
         scope.filter()
     );
     let counts = shared.link.rows("roll-ups", counts).await?;
@@ -229,11 +229,12 @@ pub(crate) async fn series_kept(shared: &Arc<Shared>, resolution: Resolution) ->
         Resolution::Hour => (Bucket::Hour, "count"),
     };
     let bucket = quoted(&shared.link.settings.bucket(bucket));
-    let mut flux = format!("points = from(bucket: {bucket}) |> range(start: {}, stop: {})\n", time(FIRST), time(END));
-    flux += &format!("    |> filter(fn: (r) => (r._measurement == \"engine\" or r._measurement == \"gpu\") and r._field == \"{field}\")\n");
-    for name in ["first", "last", "count"] {
-        flux += &format!("points |> {name}() |> yield(name: \"{name}\")\n");
-    }
+    let points = format!(
+        "points = from(bucket: {bucket}) |> {}\n    |> filter(fn: (r) => (r._measurement == \"engine\" or r._measurement == \"gpu\") and r._field == \"{field}\")\n",
+        range(FIRST, END)
+    );
+    let one = |name| format!("points |> {name}() |> yield(name: \"{name}\")\n");
+    let flux = std::iter::once(points).chain(["first", "last", "count"].map(one)).collect();
     let mut found: BTreeMap<Series, (i64, i64, u64)> = BTreeMap::new();
     for row in shared.link.rows("the series", flux).await? {
         let (Some(source), Some(signal)) = (row.text("source"), row.text("signal")) else { continue };

@@ -25,10 +25,10 @@ use tokio::{
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// How often to ask how long the buckets keep their points.
-const RETENTION_EVERY: Duration = Duration::from_secs(3_600);
+const RETENTION_EVERY: Duration = Duration::from_hours(1);
 
 /// How soon to ask again after that failed.
-const RETENTION_AGAIN: Duration = Duration::from_secs(60);
+const RETENTION_AGAIN: Duration = Duration::from_mins(1);
 
 /// Age at which observations may be too old for the server's tasks, which look back three hours at most every hour.
 const LATE_AFTER: Span = Span(3_600);
@@ -235,8 +235,7 @@ impl Shared {
     /// How long the buckets keep their points, as far as the server says.
     async fn retention(&self, bucket: Bucket) -> Option<Span> {
         let known = self.kept_for.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((until, spans)) = known.filter(|(until, _)| Instant::now() < *until) {
-            let _fresh = until;
+        if let Some((_, spans)) = known.filter(|(until, _)| Instant::now() < *until) {
             return spans.get(&bucket).copied();
         }
         let (spans, again) = match super::init::retentions(&self.link).await {

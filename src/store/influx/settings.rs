@@ -97,13 +97,13 @@ impl Default for InfluxLimits {
             batch_age: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(3),
             write_timeout: Duration::from_secs(15),
-            query_timeout: Duration::from_secs(60),
+            query_timeout: Duration::from_mins(1),
             answer_bytes_max: 256 << 20,
             flush_max: Duration::from_secs(10),
             wait_first: Duration::from_millis(500),
             wait_max: Duration::from_secs(30),
             wait_refused: Duration::from_secs(30),
-            retry_after_max: Duration::from_secs(300),
+            retry_after_max: Duration::from_mins(5),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{cell::Cell, path::Path, time::Duration};
 use wire::Secret;
 
 #[path = "../../../tests/servers/influx.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
 mod server;
 
 use server::Influx as Server;
@@ -76,12 +77,12 @@ fn setting_up_again_changes_only_what_is_otherwise() {
         let done = wait(Influx::open(settings).unwrap().init()).unwrap();
         (done.buckets.iter().map(|(_, step)| *step).collect::<Vec<_>>(), done.tasks.iter().map(|(_, step)| *step).collect::<Vec<_>>())
     };
-    use InitStep::{Changed, Created, Kept};
+    let (created, changed, kept) = (InitStep::Created, InitStep::Changed, InitStep::Kept);
     let settings = settings(&server, folder.path(), "init");
-    assert_eq!(steps(settings.clone()), (vec![Created; 4], vec![Created; 2]));
-    assert_eq!(steps(settings.clone()), (vec![Kept; 4], vec![Kept; 2]));
+    assert_eq!(steps(settings.clone()), (vec![created; 4], vec![created; 2]));
+    assert_eq!(steps(settings.clone()), (vec![kept; 4], vec![kept; 2]));
     let retention = Retention { observations: Span::hours(24 * 14), ..Retention::default() };
-    assert_eq!(steps(InfluxSettings { retention, ..settings }), (vec![Changed, Kept, Kept, Kept], vec![Kept; 2]));
+    assert_eq!(steps(InfluxSettings { retention, ..settings }), (vec![changed, kept, kept, kept], vec![kept; 2]));
 }
 
 /// What the first machine kept, another one finds, and no generation goes back on it.

@@ -104,6 +104,7 @@ fn why(words: &str) -> Lost {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "what is judged is the outcome of an exchange")]
     fn answer(status: u16, body: &str, retry_after: Option<u64>) -> Result<Response, WireError> {
         let retry_after = retry_after.map(Duration::from_secs);
         let url = wire::Redacted::new("http://h");
