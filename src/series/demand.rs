@@ -115,6 +115,7 @@ impl Fading {
 
 /// The arrivals of one target, look by look.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "four doubts that come and go independently of each other")]
 pub(crate) struct Demand {
     /// What counters gained so far, as far as known.
     gained: BTreeMap<Signal, f64>,

@@ -14,11 +14,11 @@ const FORGOTTEN_AFTER: Span = Span::DAY;
 const DEVICES_MAX: usize = 65_536;
 /// Activity from here on is work: the smallest step of the utilisation gauge, which an idle GPU does not reach.
 const ACTIVE_MIN: f64 = 0.01;
-/// Memory that driver and firmware hold on an idle GPU stays below this (up to about 700 MiB are seen on large ones with persistence on); a
+/// Memory that driver and firmware hold on an idle GPU stays below this, 1 GiB (up to about 700 MiB are seen on large ones with persistence on); a
 /// served model with its context of some 500 MiB stays above.
-const IDLE_MEMORY_MAX: f64 = (1_u64 << 30) as f64;
-/// The same for a slice, of which the driver holds a few tens of MiB.
-const IDLE_SLICE_MEMORY_MAX: f64 = (256_u64 << 20) as f64;
+const IDLE_MEMORY_MAX: f64 = 1_073_741_824.0;
+/// The same for a slice, 256 MiB: of it the driver holds a few tens of MiB.
+const IDLE_SLICE_MEMORY_MAX: f64 = 268_435_456.0;
 
 /// The signals that are remembered of each device.
 const REMEMBERED: [Signal; 8] = [
@@ -185,7 +185,9 @@ impl Gpus {
         let Some(health) = self.health.get_mut(&name).filter(|health| health.fault().is_some()) else { return false };
         health.release();
         let keys: Vec<String> = self.devices.iter().filter(|(key, known)| physical(key, &known.device) == name).map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| self.note_state(key, at));
+        for key in &keys {
+            self.note_state(key, at);
+        }
         true
     }
 
@@ -295,11 +297,11 @@ impl Known {
             }
         }
         // Under time slicing one GPU is listed once a pod: the first keeps it. A page that names no pod clears only what it said itself.
+        let said_here = self.holder.as_ref().is_some_and(|(_, target)| target == &scrape.target);
         match &device.holder {
             Some(holder) if held.insert(key.to_owned()) => self.holder = Some((holder.clone(), scrape.target.clone())),
-            Some(_) => {}
-            None if !held.contains(key) && self.holder.as_ref().is_some_and(|(_, target)| target == &scrape.target) => self.holder = None,
-            None => {}
+            None if said_here && !held.contains(key) => self.holder = None,
+            _ => {}
         }
         let older = std::mem::replace(&mut self.device, device.clone());
         let newer = &mut self.device;

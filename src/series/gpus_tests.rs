@@ -14,6 +14,7 @@ fn device(uuid: &str) -> Device {
     Device { member: member(uuid), uuid: Some(uuid.into()), node: Some("n1".into()), index: None, product: None, mig: None, holder: None }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as a device has it")]
 fn pod(namespace: &str, pod: &str) -> Option<Holder> {
     Some(Holder { namespace: Some(namespace.into()), pod: pod.into(), container: None })
 }

@@ -34,14 +34,39 @@ pub enum XidClass {
 /// "Resolution Bucket (Immediate Action)". Hardware are the buckets `RESET_GPU` and `RESTART_BM`, the workflows of 48 and 74 ("a GPU reset or
 /// node reboot is needed to clear this error"), and 171 and 172, which detail a 48. Left out of it: 155 (also logged when links are put
 /// to sleep on purpose). Application are `RESTART_APP`, `IGNORE` and the workflow of 45, so also 63 (a row was remapped), 92 (many
-/// corrected errors) and 94 (a contained error: that application restarts, others go on). The NVLink codes 144 to 150 range from harmless to
+/// corrected errors) and 94 (a contained error: that application restarts, others go on). The `NVLink` codes 144 to 150 range from harmless to
 /// fatal by a sub-code that exporters do not pass on: other.
 #[must_use]
 pub fn xid_class(code: u32) -> XidClass {
     match code {
         46 | 48 | 62 | 64 | 74 | 79 | 95 | 109 | 110 | 119 | 120 | 136 | 140 | 143 | 156 | 158 | 171 | 172 => XidClass::Hardware,
-        8 | 11 | 13 | 14 | 25 | 31 | 32 | 37..=41 | 43..=45 | 60 | 63 | 66..=73 | 75..=77 | 80 | 82..=86 | 88 | 89 | 92..=94 => XidClass::Application,
-        96..=108 | 121 | 126..=135 | 137 | 139 | 141 | 157 | 160 | 161 => XidClass::Application,
+        8
+        | 11
+        | 13
+        | 14
+        | 25
+        | 31
+        | 32
+        | 37..=41
+        | 43..=45
+        | 60
+        | 63
+        | 66..=73
+        | 75..=77
+        | 80
+        | 82..=86
+        | 88
+        | 89
+        | 92..=94
+        | 96..=108
+        | 121
+        | 126..=135
+        | 137
+        | 139
+        | 141
+        | 157
+        | 160
+        | 161 => XidClass::Application,
         _ => XidClass::Other,
     }
 }
@@ -143,7 +168,7 @@ impl Health {
                 self.fail(&reason.clone(), reason, at);
             }
             XidClass::Application => {
-                self.warning = Some(Fault { reason: format!("XID {code}: an application's error, or one that recovers by itself"), since: at })
+                self.warning = Some(Fault { reason: format!("XID {code}: an application's error, or one that recovers by itself"), since: at });
             }
             XidClass::Other => self.warning = Some(Fault { reason: format!("XID {code}: the code alone does not say how serious it is"), since: at }),
         }

@@ -197,7 +197,7 @@ impl Member {
         look.seen.extend(shown.iter().copied());
         self.take_levels(samples, look);
         // Engines make their gauges, and some their totals, with the first request: until then what a page lacks is zero.
-        if fresh || self.served_nothing(samples) {
+        if fresh || Self::served_nothing(samples) {
             look.seen.extend(expected.iter().copied().filter(|signal| fresh || LEVELS.contains(signal)));
             return;
         }
@@ -227,7 +227,7 @@ impl Member {
     }
 
     /// Totals are shown, and all of them are zero.
-    fn served_nothing(&self, samples: &[&Sample]) -> bool {
+    fn served_nothing(samples: &[&Sample]) -> bool {
         nothing_counted(samples) && samples.iter().any(|sample| sample.signal.kind() != SignalKind::Gauge)
     }
 }
