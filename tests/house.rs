@@ -48,19 +48,30 @@ const LICENCES: [&str; 12] = [
 
 /// Packages that come in several versions, and who brings the other one. A name that is not here fails the test: look for a way to join
 /// the versions first (`cargo tree -d`), then add it with its reason.
-const SEVERAL_VERSIONS: [(&str, &str); 15] = [
+const SEVERAL_VERSIONS: [(&str, &str); 26] = [
     ("argmin", "augurs' ETS and linfa's regression follow different lines of argmin"),
     ("argmin-math", "as argmin"),
+    ("base64", "influxdb2 and its reqwest 0.11 are behind"),
+    ("fallible-iterator", "influxdb2 and rusqlite"),
     ("getrandom", "one for each line of rand"),
     ("glam", "nalgebra implements its conversions for several versions of glam, through augurs and statrs"),
+    ("h2", "as reqwest"),
+    ("http", "as reqwest"),
+    ("http-body", "as reqwest"),
+    ("hyper", "as reqwest"),
     ("itertools", "bindgen (HiGHS) and augurs or linfa"),
+    ("parking_lot", "influxdb2 is behind"),
+    ("parking_lot_core", "as parking_lot"),
     ("rand", "ours is the newest; argmin, linfa and proptest are behind"),
     ("rand_chacha", "as rand"),
     ("rand_core", "as rand"),
     ("rand_distr", "as rand"),
     ("rand_xoshiro", "as rand, through argmin"),
+    ("reqwest", "influxdb2 is on 0.11, without TLS; everything else goes through 0.13"),
     ("shlex", "bindgen (HiGHS) and cc"),
+    ("socket2", "as reqwest"),
     ("syn", "generations of derive macros"),
+    ("sync_wrapper", "as reqwest"),
     ("thiserror", "augurs is on version 1"),
     ("thiserror-impl", "as thiserror"),
     ("unicode-width", "miette and the table printers"),

@@ -166,7 +166,7 @@ impl Link {
             return Err(self.failed("ask for", object, detail));
         }
         let limits = self.settings.limits;
-        let builder = reqwest_011::ClientBuilder::new().connect_timeout(limits.connect_timeout).timeout(limits.query_timeout);
+        let builder = reqwest_011::ClientBuilder::new().connect_timeout(limits.connect_timeout).timeout(limits.write_timeout);
         let (base, org, token) = (self.base.clone(), self.settings.org.clone(), self.token());
         // The builder panics on an address it cannot read.
         let built =

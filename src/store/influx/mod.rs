@@ -160,16 +160,16 @@ impl Influx {
 /// Queues a batch. Plans and calibrations need to know those of the server first, once a run; a machine that knew some before does without
 /// while the server is away.
 async fn append(shared: Arc<Shared>, learned: Arc<AtomicBool>, batch: Batch) -> Result<Ack, StoreError> {
-    admit(&batch)?;
-    let (parcels, numbered) = (points::parcels(&batch, sender::wall_ms())?, [("plan", batch.plans.is_empty()), ("calibration", batch.calibrations.is_empty())]);
-    if !learned.load(Ordering::Acquire) && numbered.iter().any(|(_, none)| !none) {
+    let numbered = [("plan", batch.plans.is_empty()), ("calibration", batch.calibrations.is_empty())];
+    let numbered: Vec<&str> = numbered.into_iter().filter(|(_, none)| !none).map(|(kind, _)| kind).collect();
+    let parcels = shared.blocking(move |_| admit(&batch).and_then(|()| points::parcels(&batch, sender::wall_ms()))).await?;
+    if !numbered.is_empty() && !learned.load(Ordering::Acquire) {
         match read::learn(&shared).await {
             Ok(()) => learned.store(true, Ordering::Release),
             Err(away @ StoreError::Away { .. }) => {
-                for (kind, _) in numbered.into_iter().filter(|(_, none)| !none) {
-                    if !shared.blocking(move |shared| shared.outbox.knows(kind)).await? {
-                        return Err(away);
-                    }
+                let known = move |shared: &Shared| numbered.into_iter().try_fold(true, |known, kind| Ok(known && shared.outbox.knows(kind)?));
+                if !shared.blocking(known).await? {
+                    return Err(away);
                 }
             }
             Err(error) => return Err(error),
