@@ -35,7 +35,7 @@ fn settings(url: &str, folder: &Path, prefix: &str) -> InfluxSettings {
         wait_max: Duration::from_millis(100),
         wait_refused: Duration::from_millis(50),
         write_timeout: Duration::from_secs(2),
-        flush_max: Duration::from_secs(60),
+        flush_max: Duration::from_mins(1),
         ..InfluxLimits::default()
     };
     settings
@@ -52,7 +52,15 @@ fn buckets(server: &Server, folder: &Path, prefix: &str) {
 fn point(source: usize, at: i64) -> Observation {
     let observed = T0 + Span(at);
     let source = TargetId::new(format!("chat-{source}")).unwrap();
-    Observation { source, member: None, signal: Signal::RequestsFinished, part: None, value: 0.5 + at as f64, observed, received: observed + Span(1) }
+    Observation {
+        source,
+        member: None,
+        signal: Signal::RequestsFinished,
+        part: None,
+        value: 0.5 + f64::from(u32::try_from(at).unwrap()),
+        observed,
+        received: observed + Span(1),
+    }
 }
 
 fn window(at: i64) -> WorkloadWindow {
@@ -63,7 +71,7 @@ fn window(at: i64) -> WorkloadWindow {
 fn flushed(influx: &Influx) {
     let begun = Instant::now();
     while let Err(error) = wait(influx.flush()) {
-        assert!(matches!(error, StoreError::Away { .. }) && begun.elapsed() < Duration::from_secs(120), "{error}");
+        assert!(matches!(error, StoreError::Away { .. }) && begun.elapsed() < Duration::from_mins(2), "{error}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -88,7 +96,7 @@ fn a_hundred_thousand_points() {
     let influx = Influx::open(settings(&server.url(), folder.path(), "many")).unwrap();
     let begun = Instant::now();
     for batch in 0..20 {
-        let observations = (0..5_000).map(|i| point(i % 50, batch * 1_500 + 15 * (i / 50) as i64)).collect();
+        let observations = (0..100).flat_map(|step| (0..50).map(move |source| point(source, batch * 1_500 + 15 * step))).collect();
         wait(influx.append(Batch { observations, ..Batch::default() })).unwrap();
     }
     let acknowledged = begun.elapsed();

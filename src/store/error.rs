@@ -120,7 +120,7 @@ pub enum StoreError {
     },
     /// The server that keeps the history cannot be reached, or refuses the token: what is appended waits in the local queue, and what is asked has
     /// no answer for now.
-    #[error("the store {location} is away: {reason}; {waiting} points wait in the local queue and nothing is lost")]
+    #[error("the store {location} is away: {reason}; {waiting} points wait in the local queue")]
     Away {
         /// Its address, without secrets.
         location: String,

@@ -9,7 +9,7 @@
 //! ([`History::rollups`]). Old observations may arrive at any time and as often as they like. [`export`](mod@export) makes flat files of what is kept.
 //!
 //! Every method returns an [`Answer`], a future that needs no particular runtime: `.await` it in the daemon, hand it to [`wait`] in code that
-//! blocks. Nothing here reads a clock.
+//! blocks. The embedded store reads no clock; the one in front of a server does, for its waits and to tell which of two states is the later one.
 //!
 //! ```
 //! use store::{Batch, Store, wait};

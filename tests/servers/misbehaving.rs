@@ -71,7 +71,7 @@ impl Proxy {
         std::thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let own = Arc::clone(&own);
-                std::thread::spawn(move || serve(socket, server, &own));
+                std::thread::spawn(move || serve(&socket, server, &own));
             }
         });
         Self { port, shared }
@@ -121,10 +121,10 @@ impl Proxy {
     }
 }
 
-fn serve(socket: TcpStream, server: u16, shared: &Shared) {
+fn serve(socket: &TcpStream, server: u16, shared: &Shared) {
     let mut reader = BufReader::new(socket.try_clone().expect("a socket"));
     while let Some(request) = read(&mut reader) {
-        if !meet(&socket, &request, server, shared) {
+        if !meet(socket, &request, server, shared) {
             return;
         }
     }
