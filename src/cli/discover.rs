@@ -206,6 +206,11 @@ impl Discovered {
     }
 }
 
+/// A number of things, in words.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
 /// Signals that pages of an engine should have and this one lacks.
 pub(crate) fn lacking(scrape: &Scrape) -> BTreeSet<Signal> {
     ingest::missing_signals(scrape).into_iter().collect()

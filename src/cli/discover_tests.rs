@@ -199,7 +199,7 @@ fn what_is_missing_silent_or_odd_is_a_finding_with_a_remedy() {
     let text = render(&discover::fleet(&seen), &through("http://prom:9090"), NOW).replace("h[001-030]", "h[002-031]");
     let drift = doctor_found::pages(&seen, Some(&read(&text)), NOW);
     let nodes: Vec<&str> = drift.iter().filter(|f| f.check == "nodes").map(|f| f.cause.as_str()).collect();
-    assert_eq!(nodes, ["1 nodes (h031 first) are in the configuration, but no page tells of them", "1 nodes (h001 first) have GPUs, but are in no pool"]);
+    assert_eq!(nodes, ["1 node (h031 first) in the configuration, but no page tells of it", "1 node (h001 first) with GPUs, but in no pool"]);
 }
 
 /// Recorded pages are recognised for what they are.

@@ -1,6 +1,6 @@
 //! What was found as a configuration: a line a pool, a service, a source, each saying where it was seen.
 
-use crate::discover::{Discovered, Labels};
+use crate::discover::{Discovered, Labels, counted};
 use crate::discover_nodes::ranges;
 use crate::discover_services::{Service, Variant};
 use fleet::{SpeedProfile, Timestamp};
@@ -40,9 +40,10 @@ fn text(found: &Discovered, place: &Place, at: Timestamp, tight: bool) -> String
     let replicas: usize = found.services.iter().map(Service::replicas).sum();
     let through = place.prometheus.as_ref().map_or_else(|| "on their own pages".to_owned(), |url| format!("through {url}"));
     let mut out = format!(
-        "# Found {through} at {at}: {} GPUs, {replicas} replicas of {} services. It runs as it is; `turnaround schema config` lists every key.\n",
-        found.gpus(),
-        found.services.len()
+        "# Found {through} at {at}: {}, {} of {}. It runs as it is; `turnaround schema config` lists every key.\n",
+        counted(found.gpus(), "GPU"),
+        counted(replicas, "replica"),
+        counted(found.services.len(), "service")
     );
     out.push_str("zone = \"UTC\"  # of your users, for hours of the day\n");
     out.push_str(
@@ -52,7 +53,7 @@ fn text(found: &Discovered, place: &Place, at: Timestamp, tight: bool) -> String
         list.write(&mut out, tight);
     }
     if !found.held_otherwise.is_empty() {
-        let held: Vec<String> = found.held_otherwise.iter().take(5).map(|(pod, gpus)| format!("{pod} ({gpus} GPUs)")).collect();
+        let held: Vec<String> = found.held_otherwise.iter().take(5).map(|(pod, gpus)| format!("{pod} ({})", counted(*gpus, "GPU"))).collect();
         let more = found.held_otherwise.len().saturating_sub(held.len());
         let more = if more > 0 { format!(" and {more} others") } else { String::new() };
         let _ = writeln!(out, "# Held by what no serving page tells of, so occupied: {}{more}. List them as [[job]] to plan with them.", held.join(", "));
@@ -108,7 +109,7 @@ fn pools(found: &Discovered) -> List<'static> {
         let name = pool.name.as_ref().map(|name| format!("name = {}, ", quoted(name))).unwrap_or_default();
         let seen = if pool.assumed { "ASSUMED: no page tells of GPUs".to_owned() } else { format!("seen by {}", exporters.join(", ")) };
         let table = format!("{name}nodes = {nodes}, kind = {}, gpus_per_node = {}", quoted(&pool.kind), pool.gpus_per_node);
-        (table, format!("{} GPUs, {seen}", pool.nodes.len() * pool.gpus_per_node as usize))
+        (table, format!("{}, {seen}", counted(pool.nodes.len() * pool.gpus_per_node as usize, "GPU")))
     };
     List { key: "pool", rows: found.pools.iter().map(row).collect(), said: "GPUs that nothing reports on count as occupied".into() }
 }
@@ -168,7 +169,7 @@ fn services(found: &Discovered) -> List<'static> {
         let tokens = service.tokens.map(|(input, output)| format!(", tokens_in = {input}, tokens_out = {output}")).unwrap_or_default();
         let table = format!("name = {}, variants = [{}]{tokens}{}", quoted(&service.name), names.join(", "), promises(service));
         let lacks = if service.missing.is_empty() { String::new() } else { format!("; {} signals missing", service.missing.len()) };
-        (table, format!("{} replicas of {}, seen by {}{lacks}", service.replicas(), model(service), service.engine()))
+        (table, format!("{} of {}, seen by {}{lacks}", counted(service.replicas(), "replica"), model(service), service.engine()))
     };
     List { key: "service", rows: found.services.iter().map(row).collect(), said: "ttft = \"2s\", tpot = \"100ms\", target = 0.99 unless written".into() }
 }
@@ -220,7 +221,10 @@ fn through_prometheus(found: &Discovered, url: &str, access: &str) -> List<'stat
         // Two sources of GPUs at one address need names of their own.
         let own = format!("gpus {}", pages.select.get("job").unwrap_or(&pages.engine));
         let name = if found.gpu_pages.len() > 1 { format!(", name = {}", quoted(&own)) } else { String::new() };
-        rows.push((format!("url = {url}{name}{}{access}", matchers(&pages.select, None)), format!("GPUs: {} pages of {}", pages.pages, pages.engine)));
+        rows.push((
+            format!("url = {url}{name}{}{access}", matchers(&pages.select, None)),
+            format!("GPUs: {} of {}", counted(pages.pages, "page"), pages.engine),
+        ));
     }
     List { key: "prometheus_api", rows, said: String::new() }
 }

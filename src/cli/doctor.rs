@@ -4,7 +4,7 @@ use crate::{
     Failure, Outcome, Screen, config_file, diagnostics, discover_look, discover_look::Asking, doctor_found, look_once, screen::note, situation, tokens,
 };
 use config::{Config, Credential, Secret};
-use fleet::{Signal, Timestamp};
+use fleet::{Scrape, Signal, Timestamp};
 use report::{Align, Grid};
 use serde::Serialize;
 use std::{collections::BTreeMap, net::TcpListener, path::Path};
@@ -50,12 +50,12 @@ pub(crate) enum Severity {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Finding {
     /// What was looked at.
-    check: String,
-    severity: Severity,
+    pub check: String,
+    pub severity: Severity,
     /// What was found.
-    cause: String,
+    pub cause: String,
     /// What to do: a command or a line of configuration.
-    remedy: Option<String>,
+    pub remedy: Option<String>,
 }
 
 impl Finding {
@@ -95,9 +95,8 @@ fn configured(path: &Path, screen: &Screen) -> Result<Vec<Finding>, Failure> {
     }
     findings.extend(fleet(config));
     findings.extend(store(config, now));
-    findings.extend(targets(config, now)?);
+    findings.extend(sources(config, now));
     findings.extend(servers(config));
-    findings.extend(nvml(config, now));
     findings.extend(history(config, now));
     findings.extend(publication(config));
     findings.extend(tools());
@@ -223,42 +222,28 @@ fn store(config: &Config, now: Timestamp) -> Vec<Finding> {
 /// A failure in one sentence.
 pub(crate) fn message(failure: &Failure) -> String {
     match failure {
-        Failure::Fault { message, .. } | Failure::Config { message, .. } => message.clone(),
+        Failure::Fault { message, .. } | Failure::Usage { message, .. } | Failure::Config { message, .. } => message.clone(),
         Failure::ConfigFaults { .. } => "the configuration has faults".to_owned(),
     }
 }
 
-fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
-    let mut findings = Vec::new();
-    let mut secrets = BTreeMap::new();
-    for target in &config.targets {
-        let secret = target.access.credential.as_ref().map(|credential| match credential {
-            Credential::Bearer(secret) | Credential::Basic { password: secret, .. } => secret,
-        });
-        match secret.map(tokens::read) {
-            Some(Err(why)) => {
-                findings.push(Finding::new(Severity::Error, format!("target {}", target.target.id), why, "set it, or take token out of the source"));
-            }
-            Some(Ok(token)) => {
-                secrets.insert(target.target.id.clone(), token);
-            }
-            None => {}
+/// Every source: whether it answers, and what it shows.
+fn sources(config: &Config, now: Timestamp) -> Vec<Finding> {
+    let mut findings = secrets(config);
+    let seen = look_once::look(config, now).or_else(|failure| {
+        findings.push(Finding::new(Severity::Error, "sources", message(&failure), "nvidia-smi   on this host; or take the source out"));
+        // A driver that is not there must not hide what the endpoints say.
+        look_once::look(&Config { nvml: None, ..config.clone() }, now)
+    });
+    match seen {
+        Ok(seen) => {
+            // Where lists are read first, targets are looked at twice: the last look counts.
+            let last: BTreeMap<&fleet::TargetId, &Scrape> = seen.scrapes().map(|scrape| (&scrape.target, scrape)).collect();
+            findings.extend(last.into_values().map(|scrape| target(config, scrape)));
+            let pages: BTreeMap<&fleet::TargetId, &Scrape> = seen.gpu_pages().map(|page| (&page.target, page)).collect();
+            findings.extend(pages.into_values().map(|page| gpu_page(config, page)));
         }
-    }
-    for scrape in look_once::scrapes(config, &secrets, now)? {
-        let check = format!("target {}", scrape.target);
-        let url = config.targets.iter().find(|t| t.target.id == scrape.target).map_or("", |t| t.url.as_str());
-        if let fleet::ScrapeStatus::Failed(reason) = &scrape.status {
-            findings.push(Finding::new(Severity::Error, check, reason.clone(), format!("curl -sS {url} | head   on this host")));
-            continue;
-        }
-        let missing: Vec<String> = ingest::missing_signals(&scrape).into_iter().map(Signal::name).collect();
-        findings.push(if missing.is_empty() {
-            Finding::ok(check, format!("{} answers with {} signals", engine(&scrape), scrape.samples.len()))
-        } else {
-            let cause = format!("{} answers, but lacks {}", engine(&scrape), missing.join(", "));
-            Finding::new(Severity::Warning, check, cause, "what is missing stays unknown; a newer engine may offer it, or map it under metrics of the source")
-        });
+        Err(failure) => findings.push(Finding::new(Severity::Error, "sources", message(&failure), "see the cause")),
     }
     let elsewhere = !config.sources.prometheus_apis.is_empty() || !config.sources.discoveries.is_empty() || !config.sources.influxdb.is_empty();
     if config.targets.is_empty() && !elsewhere {
@@ -269,24 +254,51 @@ fn targets(config: &Config, now: Timestamp) -> Result<Vec<Finding>, Failure> {
         };
         findings.push(Finding::new(if config.traces.is_empty() { Severity::Warning } else { Severity::Info }, "endpoints", cause, remedy));
     }
-    Ok(findings)
+    findings
+}
+
+/// Secrets that are not where the configuration says.
+fn secrets(config: &Config) -> Vec<Finding> {
+    let named = config.targets.iter().filter_map(|t| match t.access.credential.as_ref()? {
+        Credential::Bearer(secret) | Credential::Basic { password: secret, .. } => Some((t, secret)),
+    });
+    let missing = named.filter_map(|(target, secret)| Some((target, tokens::read(secret).err()?)));
+    missing.map(|(t, why)| Finding::new(Severity::Error, format!("target {}", t.target.id), why, "set it, or take it out of the source")).collect()
+}
+
+/// A page of a replica or router.
+fn target(config: &Config, scrape: &Scrape) -> Finding {
+    let check = format!("target {}", scrape.target);
+    if let fleet::ScrapeStatus::Failed(reason) = &scrape.status {
+        let url = config.targets.iter().find(|t| t.target.id == scrape.target).map(|t| t.url.as_str());
+        let remedy = url.map_or_else(|| "look at it through the source that lists it".to_owned(), |url| format!("curl -sS {url} | head   on this host"));
+        return Finding::new(Severity::Error, check, reason.clone(), remedy);
+    }
+    let missing: Vec<String> = ingest::missing_signals(scrape).into_iter().map(Signal::name).collect();
+    if missing.is_empty() {
+        return Finding::ok(check, format!("{} answers with {} signals", engine(scrape), scrape.samples.len()));
+    }
+    let cause = format!("{} answers, but lacks {}", engine(scrape), missing.join(", "));
+    Finding::new(Severity::Warning, check, cause, "what is missing stays unknown; a newer engine may offer it, or map it under metrics of the source")
+}
+
+/// A page of GPUs.
+fn gpu_page(config: &Config, page: &Scrape) -> Finding {
+    let check = format!("GPUs of {}", page.target);
+    if let fleet::ScrapeStatus::Failed(reason) = &page.status {
+        return Finding::new(Severity::Error, check, reason.clone(), "look at the exporter's page; until it answers its GPUs count as occupied");
+    }
+    let (told, ours) = (page.devices.len(), look_once::Seen::gpus(page, config).len());
+    if ours == 0 {
+        let cause = format!("{} tells of {told} GPUs, none of which is part of the fleet", engine(page));
+        return Finding::new(Severity::Warning, check, cause, "check the names of nodes in the pools, or name node at the source");
+    }
+    Finding::ok(check, format!("{} tells of {told} GPUs, {ours} of them in the fleet", engine(page)))
 }
 
 /// The engine of a page, as far as it is known.
 fn engine(scrape: &fleet::Scrape) -> String {
     scrape.server.as_ref().map_or_else(|| "it".to_owned(), |s| s.version.as_ref().map_or_else(|| s.engine.clone(), |version| format!("{} {version}", s.engine)))
-}
-
-fn nvml(config: &Config, now: Timestamp) -> Option<Finding> {
-    let nvml = config.nvml.as_ref()?;
-    Some(match look_once::gpus(config, now) {
-        Ok(readings) if readings.is_empty() => {
-            let remedy = format!("check that node = \"{}\" is this host's name in the fleet", nvml.node);
-            Finding::new(Severity::Warning, "nvml", "the driver answers, but none of its GPUs is part of the fleet", remedy)
-        }
-        Ok(readings) => Finding::ok("nvml", format!("{} GPUs read", readings.len())),
-        Err(reason) => Finding::new(Severity::Error, "nvml", reason, "nvidia-smi   on this host; or take [source.nvml] out"),
-    })
 }
 
 /// How much is known of each service's demand.

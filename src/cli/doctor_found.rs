@@ -1,6 +1,6 @@
 //! What pages and Prometheus servers tell, as findings: engines and their signals, GPUs, freshness, clocks, and what does not agree.
 
-use crate::discover::{self, Discovered, Instance};
+use crate::discover::{self, Discovered, Instance, counted};
 use crate::discover_look::Known;
 use crate::doctor::{Finding, Severity};
 use config::Config;
@@ -15,7 +15,7 @@ const STALE_S: f64 = 120.0;
 /// Findings about a Prometheus itself, then about what it knows.
 pub(crate) fn through_prometheus(url: &str, known: &Known, config: Option<&Config>, now: Timestamp) -> Vec<Finding> {
     let check = format!("prometheus {}", wire::Redacted::new(url));
-    let mut findings = vec![Finding::ok(&check, format!("{} answers and knows {} pages of ours", known.server, known.instances.len()))];
+    let mut findings = vec![Finding::ok(&check, format!("{} answers and knows {} that we can read", known.server, counted(known.instances.len(), "page")))];
     findings.extend(freshness(&check, known.newest_s));
     findings.extend(known.warnings.iter().map(|warning| {
         Finding::new(Severity::Warning, &check, format!("it warns: {warning}"), "part of its data may be missing; look at its own status page")
@@ -79,7 +79,7 @@ fn silent(instances: &[Instance]) -> Vec<Finding> {
 fn services(found: &Discovered) -> Vec<Finding> {
     let one = |service: &discover::FoundService| {
         let check = format!("service {}", service.name);
-        let is = format!("{} replicas of {}, engine {}", service.replicas(), service.model, service.engine());
+        let is = format!("{} of {}, engine {}", counted(service.replicas(), "replica"), service.model, service.engine());
         if service.missing.is_empty() {
             return Finding::ok(check, format!("{is}, with all signals it should show"));
         }
@@ -95,7 +95,9 @@ fn gpus(found: &Discovered) -> Vec<Finding> {
         .pools
         .iter()
         .filter(|pool| !pool.assumed)
-        .map(|pool| Finding::ok("GPUs", format!("{} of {} on {} nodes", pool.nodes.len() * pool.gpus_per_node as usize, pool.kind, pool.nodes.len())))
+        .map(|pool| {
+            Finding::ok("GPUs", format!("{} of {} on {}", pool.nodes.len() * pool.gpus_per_node as usize, pool.kind, counted(pool.nodes.len(), "node")))
+        })
         .collect();
     if findings.is_empty() {
         let remedy = "run a DCGM exporter or `turnaround agent` on the nodes, and list it under [[source.gpu]]";
@@ -150,18 +152,14 @@ fn drift(instances: &[Instance], found: &Discovered, config: &Config) -> Vec<Fin
     if !seen.is_empty() {
         for (who, nodes, remedy) in [
             (
-                "are in the configuration, but no page tells of them",
+                "in the configuration, but no page tells of it",
                 configured.difference(&seen).collect::<Vec<_>>(),
                 "check their exporter, or take them out of the pool",
             ),
-            (
-                "have GPUs, but are in no pool",
-                seen.difference(&configured).collect::<Vec<_>>(),
-                "add them to a pool; turnaround init --prometheus shows the lines",
-            ),
+            ("with GPUs, but in no pool", seen.difference(&configured).collect::<Vec<_>>(), "add them to a pool; turnaround init --prometheus shows the lines"),
         ] {
             if let Some(first) = nodes.first() {
-                findings.push(Finding::new(Severity::Warning, "nodes", format!("{} nodes ({first} first) {who}", nodes.len()), remedy));
+                findings.push(Finding::new(Severity::Warning, "nodes", format!("{} ({first} first) {who}", counted(nodes.len(), "node")), remedy));
             }
         }
     }

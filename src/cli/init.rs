@@ -1,6 +1,6 @@
 //! `turnaround init`: a configuration to begin with.
 
-use crate::discover::{self, Discovered};
+use crate::discover::{self, Discovered, counted};
 use crate::discover_diff::diff;
 use crate::discover_look::{Asking, at_pages, through_prometheus};
 use crate::discover_text::{Place, render, selector};
@@ -144,34 +144,33 @@ fn document(found: &Discovered, path: &str, text: &str) -> serde_json::Value {
 }
 
 fn told(found: &Discovered, path: &str, text: &str, screen: &Screen) -> String {
-    let mut out = format!("Wrote {path}: {} lines. It runs as it is.\n", text.lines().count());
-    for pool in &found.pools {
-        out += &format!(
-            "  {:>4} GPUs  {} on {} nodes{}\n",
-            pool.nodes.len() * pool.gpus_per_node as usize,
-            pool.kind,
-            pool.nodes.len(),
-            if pool.assumed { ", assumed" } else { "" }
-        );
-    }
+    let mut lines = vec![format!("Wrote {path}: {}. It runs as it is.", counted(text.lines().count(), "line"))];
+    let row = |number: usize, what: &str| format!("  {number:>4} GPUs  {what}");
+    lines.extend(found.pools.iter().map(|pool| {
+        let assumed = if pool.assumed { ", assumed" } else { "" };
+        row(pool.nodes.len() * pool.gpus_per_node as usize, &format!("{} on {}{assumed}", pool.kind, counted(pool.nodes.len(), "node")))
+    }));
     for service in &found.services {
-        let on: Vec<String> =
-            service.variants.iter().map(|v| format!("{} x {} {}{}", v.instances.len(), v.gpus, v.kind, if v.assumed { " (assumed)" } else { "" })).collect();
-        out += &format!("  service    {}: {}, {}\n", service.name, on.join(" and "), service.engine());
+        let on = service.variants.iter().map(|variant| {
+            let assumed = if variant.assumed { " (assumed)" } else { "" };
+            row(
+                variant.instances.len() * variant.gpus as usize,
+                &format!("{}: {} of {} {}{assumed}", service.name, counted(variant.instances.len(), "replica"), variant.gpus, variant.kind),
+            )
+        });
+        lines.extend(on.map(|line| format!("{line}, {}", service.engine())));
     }
     let others: usize = found.held_otherwise.values().sum();
     if others > 0 {
-        out += &format!(
-            "  {others:>4} GPUs  held by {}: no serving page tells of it, so occupied\n",
-            found.held_otherwise.keys().take(5).cloned().collect::<Vec<_>>().join(", ")
-        );
+        let names: Vec<&str> = found.held_otherwise.keys().take(5).map(String::as_str).collect();
+        lines.push(row(others, &format!("held by {}: no serving page tells of it, so occupied", names.join(", "))));
     }
     if found.not_held > 0 {
-        out += &format!("  {:>4} GPUs  not in use, as far as pages tell\n", found.not_held);
+        lines.push(row(found.not_held, "not in use, as far as pages tell"));
     }
-    out += &remarks(found, screen);
     let config = if path == "turnaround.toml" { String::new() } else { format!(" --config {path}") };
-    out + &format!("Prices are not known; add them to the pools. Next  turnaround doctor{config}; turnaround plan{config}\n")
+    let next = format!("Prices are not known; add them to the pools. Next  turnaround doctor{config}; turnaround plan{config}\n");
+    format!("{}\n{}{next}", lines.join("\n"), remarks(found, screen))
 }
 
 fn remarks(found: &Discovered, screen: &Screen) -> String {
