@@ -186,7 +186,8 @@ fn routers(instances: &[&Instance], services: &[Service], remarks: &mut Vec<Stri
                 ));
             }
             (named, _) => {
-                all.extend(named.iter().map(|s| Router { engine: engine.clone(), service: s.name.clone(), select: job.clone(), url: instance.url.clone() }))
+                let router = |s: &&Service| Router { engine: engine.clone(), service: s.name.clone(), select: job.clone(), url: instance.url.clone() };
+                all.extend(named.iter().map(router));
             }
         }
     }

@@ -28,7 +28,8 @@ pub(crate) fn diff(old: &str, new: &str) -> String {
         }
     }
     let beside = |at: usize| lines[at.saturating_sub(1)..(at + 2).min(lines.len())].iter().any(|(sign, _)| *sign != ' ');
-    (0..lines.len()).filter(|at| beside(*at)).map(|at| format!("{} {}\n", lines[at].0, lines[at].1)).collect()
+    let shown: Vec<String> = (0..lines.len()).filter(|at| beside(*at)).map(|at| format!("{} {}", lines[at].0, lines[at].1)).collect();
+    if shown.is_empty() { String::new() } else { shown.join("\n") + "\n" }
 }
 
 #[cfg(test)]

@@ -131,6 +131,9 @@ pub(crate) fn kind_of(product: &str, memory: Option<Bytes>) -> String {
     if own.is_empty() { product.replace(' ', "-") } else { own.join("-") }
 }
 
+/// Nodes that are alike, and the memory of their GPUs.
+type Alike<'n> = (BTreeSet<&'n str>, Option<Bytes>);
+
 /// Nodes of one kind and number of GPUs together. Kinds that are no presets carry their memory.
 pub(crate) fn pools(found: &Found, remarks: &mut Vec<String>) -> Vec<Pool> {
     let mut nodes: BTreeMap<(&str, &str), Vec<&Gpu>> = BTreeMap::new();
@@ -141,7 +144,7 @@ pub(crate) fn pools(found: &Found, remarks: &mut Vec<String>) -> Vec<Pool> {
     for node in &mixed {
         remarks.push(format!("node {node} has GPUs of several kinds, which a pool cannot hold: it is left out"));
     }
-    let mut groups: BTreeMap<(&str, usize), (BTreeSet<&str>, Option<Bytes>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, usize), Alike<'_>> = BTreeMap::new();
     for ((node, kind), gpus) in nodes.iter().filter(|((node, _), _)| !mixed.contains(node)) {
         let (members, memory) = groups.entry((kind, gpus.len())).or_default();
         members.insert(node);

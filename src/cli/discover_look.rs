@@ -17,7 +17,7 @@ use wire::{Auth, Client, Secret, Tls};
 /// Names asked for at once: a question that fits into what every server takes.
 const NAMES_AT_ONCE: usize = 150;
 /// Longest wait for an answer that may hold a whole fleet.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Largest such answer: some hundred thousand series.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 /// Pages looked at side by side.
@@ -122,7 +122,8 @@ pub(crate) fn instances(series: &[Series], catalogue: &Catalogue, at: Timestamp)
         groups.entry((of(one, "job"), of(one, "instance"))).or_default().push(one);
     }
     let roles = roles(catalogue);
-    let (mut read, mut down): (Vec<Instance>, Vec<((String, String), Labels)>) = (Vec::new(), Vec::new());
+    let mut read: Vec<Instance> = Vec::new();
+    let mut down = Vec::new();
     for (identity, group) in groups {
         let is_up = |one: &&&Series| one.name() == "up";
         if group.iter().any(|one| is_up(&one) && one.points.last().is_some_and(|(_, value)| *value == 0.0)) {

@@ -82,8 +82,8 @@ fn three_hundred() -> Vec<Series> {
             all.extend(vllm(model, &name, &node, &format!("{node}:{}", 8_000 + replica)));
         }
     }
-    for gpu in large..large + 56 {
-        holders[gpu] = Some(("research", format!("train-{}", (gpu - large) / 8)));
+    for (nth, holder) in holders[large..large + 56].iter_mut().enumerate() {
+        *holder = Some(("research", format!("train-{}", nth / 8)));
     }
     for (gpu, holder) in holders.iter().enumerate() {
         let (node, index) = place(gpu);

@@ -194,7 +194,8 @@ fn promises(service: &Service) -> String {
 }
 
 fn sources(found: &Discovered, place: &Place) -> Vec<List<'static>> {
-    let access: String = place.access.iter().map(|(key, value)| format!(", {key} = {}", quoted(value))).collect();
+    let access: Vec<String> = place.access.iter().map(|(key, value)| format!(", {key} = {}", quoted(value))).collect();
+    let access = access.concat();
     match &place.prometheus {
         Some(url) => vec![through_prometheus(found, url, &access)],
         None => on_pages(found, &access),

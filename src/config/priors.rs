@@ -98,7 +98,7 @@ fn size(model: &str) -> Size {
         .find_map(|part| mixture(part))
         .or_else(|| {
             let total = parts.iter().find_map(|part| billions(part))?;
-            Some((total, parts.iter().filter_map(|part| billions(part.strip_prefix('a')?)).next().unwrap_or(total)))
+            Some((total, parts.iter().find_map(|part| billions(part.strip_prefix('a')?)).unwrap_or(total)))
         })
         .unwrap_or((PARAMETERS_UNKNOWN, PARAMETERS_UNKNOWN));
     let any = |words: &[&str]| words.iter().any(|word| parts.iter().any(|part| part.contains(word)));
