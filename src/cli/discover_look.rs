@@ -37,10 +37,16 @@ pub(crate) struct Asking {
     /// Tenant, for servers of several (X-Scope-OrgID)
     #[arg(long, value_name = "ID")]
     pub tenant: Option<String>,
+    /// The token itself, where it was read already
+    #[arg(skip)]
+    pub token: Option<Secret>,
 }
 
 impl Asking {
     fn auth(&self) -> Result<Auth, Failure> {
+        if let Some(token) = &self.token {
+            return Ok(Auth::Bearer(token.clone()));
+        }
         let Some(file) = &self.token_file else { return Ok(Auth::None) };
         let token = std::fs::read_to_string(file).map_err(|error| Failure::file("read", file, &error))?;
         Ok(Auth::Bearer(Secret::new(token.trim())))

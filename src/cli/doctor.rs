@@ -3,7 +3,7 @@
 use crate::{
     Failure, Outcome, Screen, config_file, diagnostics, discover_look, discover_look::Asking, doctor_found, look_once, screen::note, situation, tokens,
 };
-use config::{Config, Credential, Secret};
+use config::{Config, Credential};
 use fleet::{Scrape, Signal, Timestamp};
 use report::{Align, Grid};
 use serde::Serialize;
@@ -119,11 +119,12 @@ fn prometheus(url: &str, asking: &Asking, config: Option<&Config>) -> Vec<Findin
 fn servers(config: &Config) -> Vec<Finding> {
     let mut asked = BTreeMap::new();
     for source in &config.sources.prometheus_apis {
-        let token_file = match &source.page.access.credential {
-            Some(Credential::Bearer(Secret::File(file))) => Some(file.clone()),
+        let token = match &source.page.access.credential {
+            // A token that cannot be read is refused by the server, which is then told.
+            Some(Credential::Bearer(secret)) => tokens::read(secret).ok(),
             _ => None,
         };
-        let asking = Asking { token_file, ca_file: source.page.access.tls.ca.clone(), tenant: source.tenant.clone() };
+        let asking = Asking { token, ca_file: source.page.access.tls.ca.clone(), tenant: source.tenant.clone(), token_file: None };
         asked.entry((source.url.clone(), source.tenant.clone())).or_insert(asking);
     }
     asked.iter().flat_map(|((url, _), asking)| prometheus(url, asking, Some(config))).collect()
