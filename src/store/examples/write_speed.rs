@@ -9,10 +9,12 @@ use store::{Batch, Options, Resolution, Store, wait};
 
 const TARGETS: usize = 1_000;
 const SERIES: usize = 80;
+/// Start of an hour.
+const START: i64 = 1_700_002_800;
 /// A scrape interval.
 const EVERY: Span = Span(15);
-/// An hour and the minute after it, so that minutes and an hour are summed up.
-const SCRAPES: i64 = 245;
+/// Ten minutes and what sums up the last of them. With 250, an hour is summed up too.
+const SCRAPES: i64 = 48;
 
 /// One scrape of all targets: counters that grow, gauges that wander, buckets of histograms, spread over the interval.
 fn scrape(targets: &[TargetId], at: Timestamp) -> Vec<Observation> {
@@ -20,7 +22,7 @@ fn scrape(targets: &[TargetId], at: Timestamp) -> Vec<Observation> {
     let mut out = Vec::with_capacity(targets.len() * SERIES);
     for (t, source) in targets.iter().enumerate() {
         let observed = at + Span(i64::try_from(t).unwrap_or(0) % EVERY.0);
-        let seconds = u32::try_from(observed.0 - 1_700_000_000).unwrap_or(0);
+        let seconds = u32::try_from(observed.0 - START).unwrap_or(0);
         for (s, part) in parts.iter().enumerate() {
             let signal = Signal::ALL[if s < 30 { s } else { 11 + s % 4 }];
             let rate = f64::from(u32::try_from(t * SERIES + s).unwrap_or(0)).sin().abs();
@@ -39,14 +41,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(&path, Options::default())?;
     let (mut spent, mut longest, mut rows) = (Duration::ZERO, Duration::ZERO, 0);
     for n in 0..scrapes {
-        let observations = scrape(&targets, Timestamp(1_700_000_000 + n * EVERY.0));
+        let observations = scrape(&targets, Timestamp(START + n * EVERY.0));
         let began = Instant::now();
         rows += wait(store.append(Batch { observations, ..Batch::default() }))?.rows;
         let took = began.elapsed();
         (spent, longest) = (spent + took, longest.max(took));
     }
     let began = Instant::now();
-    let end = Timestamp(1_700_000_000 + scrapes * EVERY.0);
+    let end = Timestamp(START + scrapes * EVERY.0);
     let read = wait(store.observations(&targets[7], None, end - Span::HOUR, end))?.len();
     let read_s = began.elapsed().as_secs_f64();
     let minutes = wait(store.rollups(&targets[7], None, Resolution::Minute, end - Span::HOUR, end))?.len();

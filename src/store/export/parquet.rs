@@ -51,8 +51,8 @@ impl Sheet for Parquet {
         self.group(rows).map_err(|error| error.to_string())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<File, String> {
-        self.writer.finish().and_then(|_| self.writer.into_inner()).map_err(|error| error.to_string())
+    fn finish(self: Box<Self>) -> Result<File, String> {
+        self.writer.into_inner().map_err(|error| error.to_string())
     }
 }
 
