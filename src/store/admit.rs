@@ -6,7 +6,7 @@ use fleet::{Observation, Timestamp};
 /// Longest text kept as part of a series' name or as the name of a snapshot, in bytes: that of an id.
 const TEXT_BYTES_MAX: usize = 128;
 
-/// Furthest instant from 1970 that is kept, in seconds: InfluxDB counts nanoseconds in 64 bits (the years 1677 to 2262).
+/// Furthest instant from 1970 that is kept, in seconds: `InfluxDB` counts nanoseconds in 64 bits (the years 1677 to 2262).
 const INSTANT_MAX: i64 = i64::MAX / 1_000_000_000 - 1;
 
 /// The rules that every back end shares, before anything of the batch is written.

@@ -84,7 +84,7 @@ impl Summary {
 pub(crate) struct Sum {
     so_far: Summary,
     /// Of `count * mean`.
-    sum: f64,
+    total: f64,
     /// The same scaled down: near the largest number a sum may overflow where its mean does not.
     scaled: f64,
 }
@@ -94,7 +94,7 @@ const SCALE: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 
 impl Sum {
     pub(crate) fn begin(first: Summary) -> Self {
-        let mut sum = Self { so_far: Summary { count: 0, ..first }, sum: 0.0, scaled: 0.0 };
+        let mut sum = Self { so_far: Summary { count: 0, ..first }, total: 0.0, scaled: 0.0 };
         sum.add(first);
         sum
     }
@@ -103,13 +103,13 @@ impl Sum {
         let so_far = &mut self.so_far;
         so_far.count += part.count;
         (so_far.min, so_far.max, so_far.last) = (so_far.min.min(part.min), so_far.max.max(part.max), part.last);
-        self.sum += part.mean * weight(part.count);
+        self.total += part.mean * weight(part.count);
         self.scaled += part.mean * SCALE * weight(part.count);
     }
 
     pub(crate) fn summary(&self) -> Summary {
         let count = weight(self.so_far.count);
-        let mean = self.sum / count;
+        let mean = self.total / count;
         let mean = if mean.is_finite() { mean } else { self.scaled / count / SCALE };
         Summary { mean: mean.clamp(self.so_far.min, self.so_far.max), ..self.so_far }
     }
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(Summary::of([0.0; 0]), None);
         let huge = Summary::of([f64::MAX, f64::MAX, -f64::MAX]).unwrap();
         assert!((huge.mean / (f64::MAX / 3.0) - 1.0).abs() < 1e-12, "{huge:?}");
-        assert_eq!(Summary::of([f64::MAX; 7]).unwrap().mean, f64::MAX);
+        assert_eq!(Summary::of([f64::MAX; 7]), Some(Summary { count: 7, ..Summary::one(f64::MAX) }));
         assert_eq!(Summary::of([4.0, 1.0, 7.0]), Some(Summary { count: 3, mean: 4.0, min: 1.0, max: 7.0, last: 7.0 }));
     }
 
