@@ -1,8 +1,7 @@
 //! `turnaround forecast`: demand by hour with bands, and how good such forecasts were.
 
 use crate::{Failure, Outcome, Screen, config_file, progress::Phase, situation, traces};
-use config::TraceFormat;
-use datasets::Tokens;
+use datasets::{Format, Tokens};
 use fleet::{Calibration, Forecast, Series, Span, Timestamp, WorkloadId};
 use models::{ModelError, Request};
 use report::BacktestRow;
@@ -32,7 +31,7 @@ pub(crate) struct Arguments {
     /// Score the forecasters over the past instead, from rolling origins
     #[arg(long)]
     backtest: bool,
-    /// Recorded traffic instead of the store: a folder of `ServeGen` client traces, or a CSV file as Azure published in 2023 (repeatable)
+    /// Recorded traffic instead of the store, in any format that turnaround import recognises by itself (repeatable)
     #[arg(long, value_name = "PATH")]
     trace: Vec<PathBuf>,
     /// Forecast from this instant instead of now (with --trace: instead of its end)
@@ -86,8 +85,7 @@ fn from_traces(arguments: &Arguments) -> Result<Vec<Subject>, Failure> {
     let subject = |path: &PathBuf| {
         let name = path.file_stem().map_or_else(|| "trace".to_owned(), |n| n.to_string_lossy().into_owned());
         let workload = WorkloadId::new(name)?;
-        let format = if path.is_dir() { TraceFormat::ServeGen } else { TraceFormat::AzureLlm2023 };
-        let traffic = traces::file(path, format, &workload, Tokens { input: 0.0, output: 0.0, prefix_hit_rate: 0.0 })?;
+        let traffic = traces::of_format(path, Format::detect(path)?, &workload, Tokens { input: 0.0, output: 0.0, prefix_hit_rate: 0.0 })?;
         let mut hourly = traffic.hourly();
         // Traces need not begin on the hour; their hours are then counted from their start, which is near enough for a picture by hour.
         hourly.start = hourly.start.hour();

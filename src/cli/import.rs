@@ -1,6 +1,6 @@
 //! `turnaround import`: recorded traffic, or the past of a Prometheus, as history of a service.
 
-use crate::import_mark::Mark;
+use crate::import_mark::{Mark, Moved};
 use crate::import_trace::{Part, Place, Setup, Written, apart, shift};
 use crate::interrupt::Interrupt;
 use crate::{Failure, Outcome, Screen, config_file, import_prometheus, progress::Phase, situation};
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Let it begin at this instant
     #[arg(long, value_name = "INSTANT", conflicts_with = "align")]
     start: Option<Timestamp>,
-    /// Move it by whole weeks, so that hours and weekdays stay and it ends now
+    /// Move it by whole weeks, so that hours and weekdays stay, and let it end now: what would lie ahead comes before its beginning
     #[arg(long, value_enum)]
     align: Option<Align>,
     /// Length of a window; the length the loop works with when not given
@@ -180,7 +180,7 @@ fn import(arguments: &Arguments, config: &Config, setup: &Setup, parts: &[Part],
         (None, Some(Align::Now)) => Place::EndNow,
         (None, None) => Place::Own,
     };
-    let moved = shift(parts, place, now)?;
+    let moved = shift(parts, place, setup.length, now)?;
     apart(parts, setup.length, moved)?;
     if arguments.dry_run {
         let told: Vec<Told> = parts.iter().map(|part| told(part, moved, Written { kept: 0, new: 0, complete: false })).collect();
@@ -191,12 +191,12 @@ fn import(arguments: &Arguments, config: &Config, setup: &Setup, parts: &[Part],
     // The same recording aligned again stays where it was put first: nothing is there twice.
     let marks: Vec<Option<Mark>> = parts.iter().map(|part| Mark::read(&store, &part.name)).collect::<Result<_, _>>()?;
     let moved = match (place, marks.iter().flatten().next()) {
-        (Place::EndNow, Some(mark)) if !arguments.replace => Span(mark.shift_s),
+        (Place::EndNow, Some(mark)) if !arguments.replace => mark.moved,
         _ => moved,
     };
     let mut done = Vec::new();
     for (part, mark) in parts.iter().zip(marks) {
-        let mark = mark.filter(|mark| !arguments.replace && mark.shift_s == moved.0);
+        let mark = mark.filter(|mark| !arguments.replace && mark.moved == moved);
         let from = if let Some(mark) = mark { mark } else { begun(arguments, &store, setup, part, moved)? };
         let written = if from.complete {
             Written { kept: from.written, new: 0, complete: true }
@@ -215,24 +215,26 @@ fn import(arguments: &Arguments, config: &Config, setup: &Setup, parts: &[Part],
 }
 
 /// A new import, unless it would replace what is known.
-fn begun(arguments: &Arguments, store: &Store, setup: &Setup, part: &Part, moved: Span) -> Result<Mark, Failure> {
-    if let (Some(first), Some(last), false) = (part.seen.first, part.seen.last, arguments.replace) {
-        let there = wait(store.windows(Some(&setup.service), (first + moved).floor(setup.length), last + moved))?;
+fn begun(arguments: &Arguments, store: &Store, setup: &Setup, part: &Part, moved: Moved) -> Result<Mark, Failure> {
+    if let (Some(seen), false) = (part.seen.first.zip(part.seen.last), arguments.replace) {
+        let (first, last) = moved.span(seen);
+        let there = wait(store.windows(Some(&setup.service), first.floor(setup.length), last))?;
         let there = there.iter().filter(|w| w.length == setup.length).count();
         if there > 0 {
             return Err(Failure::with_help(
-                format!("the history of {} has {there} windows between {} and {} already", setup.service, first + moved, last + moved),
+                format!("the history of {} has {there} windows between {first} and {last} already", setup.service),
                 "choose another --start or --service, or let this import replace them with --replace",
             ));
         }
     }
-    Ok(Mark::new(moved.0))
+    Ok(Mark::new(moved))
 }
 
-fn told(part: &Part, moved: Span, written: Written) -> Told {
-    let seen = datasets::Gathered { first: part.seen.first.map(|t| t + moved), last: part.seen.last.map(|t| t + moved), ..part.seen };
+fn told(part: &Part, moved: Moved, written: Written) -> Told {
+    let (first, last) = part.seen.first.zip(part.seen.last).map(|seen| moved.span(seen)).unzip();
+    let seen = datasets::Gathered { first, last, ..part.seen };
     let (kept, new, complete) = (written.kept, written.new, written.complete);
-    Told { file: part.path.display().to_string(), format: part.format.name(), seen, moved_s: moved.0, kept, new, complete }
+    Told { file: part.path.display().to_string(), format: part.format.name(), seen, moved_s: moved.by.0, kept, new, complete }
 }
 
 fn show(told: &[Told], setup: &Setup, config: &Config, now: Timestamp, dry: bool, screen: &Screen) -> Result<Outcome, Failure> {

@@ -1,7 +1,7 @@
 //! How far an import has come: a mark in the store, written with the windows it speaks of, found again by what is imported.
 
 use crate::Failure;
-use fleet::WorkloadId;
+use fleet::{Span, Timestamp, WorkloadId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -16,12 +16,46 @@ const CHUNK_BYTES: usize = 1 << 16;
 /// Characters of the hash in a mark's name.
 const NAME_CHARS: usize = 32;
 
+/// Where a recording was put in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Moved {
+    /// Added to every instant.
+    pub by: Span,
+    /// What would lie at this instant or after it comes earlier.
+    pub turn: Option<Turn>,
+}
+
+/// What would lie ahead of `at` comes `back` earlier: a recording of whole weeks that ends now, whatever its weekdays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Turn {
+    pub at: Timestamp,
+    pub back: Span,
+}
+
+impl Moved {
+    /// By so much, all of it.
+    pub fn by(by: Span) -> Self {
+        Self { by, turn: None }
+    }
+
+    /// Where a window of the moved recording starts.
+    pub fn start(&self, start: Timestamp) -> Timestamp {
+        self.turn.filter(|turn| start >= turn.at).map_or(start, |turn| start - turn.back)
+    }
+
+    /// The time that a moved recording may fill.
+    pub fn span(&self, (first, last): (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
+        let (first, last) = (first + self.by, last + self.by);
+        self.turn.filter(|turn| last > turn.at).map_or((first, last), |turn| (first.min(turn.at - turn.back), turn.at))
+    }
+}
+
 /// How far the import of a file has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     version: u32,
-    /// Seconds every instant was moved by.
-    pub shift_s: i64,
+    /// Where its windows were put.
+    pub moved: Moved,
     /// Windows kept so far, from the first.
     pub written: u64,
     /// All of them are kept.
@@ -29,8 +63,8 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub fn new(shift_s: i64) -> Self {
-        Self { version: VERSION, shift_s, written: 0, complete: false }
+    pub fn new(moved: Moved) -> Self {
+        Self { version: VERSION, moved, written: 0, complete: false }
     }
 
     /// The mark kept under a name, if it is one of ours.

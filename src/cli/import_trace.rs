@@ -1,6 +1,6 @@
 //! Traces as history: looked through first, moved where they are wanted, then written window by window.
 
-use crate::import_mark::{Mark, name_of_file};
+use crate::import_mark::{Mark, Moved, Turn, name_of_file};
 use crate::{Failure, interrupt::Interrupt, traces::MONDAY};
 use datasets::{DatasetError, DemandOptions, Format, Gather, GatherOptions, Gathered, Record};
 use fleet::{Span, Timestamp, WorkloadId, WorkloadWindow};
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Own,
     /// It begins then.
     Start(Timestamp),
-    /// It ends now, moved by whole weeks.
+    /// It ends now: moved by whole weeks, and what would lie ahead of now comes before its beginning, whole weeks earlier.
     EndNow,
 }
 
@@ -95,7 +95,7 @@ impl Setup {
     pub fn write(&self, store: &Store, part: &Part, from: &Mark, interrupt: &Interrupt, progress: impl Fn(u64)) -> Result<Written, Failure> {
         let (mut mark, mut batch) = (from.clone(), Vec::new());
         let mut skipped = 0;
-        let mut gather = self.gather(part.format, Span(from.shift_s))?;
+        let mut gather = self.gather(part.format, from.moved.by)?;
         let records: Box<dyn Iterator<Item = Option<Result<Record, DatasetError>>>> =
             Box::new(self.records(&part.path, part.format)?.map(Some).chain(std::iter::once(None)));
         for record in records {
@@ -112,7 +112,7 @@ impl Setup {
                     skipped += 1;
                     continue;
                 }
-                batch.push(window);
+                batch.push(WorkloadWindow { start: from.moved.start(window.start), ..window });
                 if batch.len() >= BATCH_WINDOWS {
                     keep(store, &part.name, &mut mark, &mut batch)?;
                     progress(mark.written);
@@ -138,11 +138,11 @@ fn keep(store: &Store, name: &str, mark: &mut Mark, batch: &mut Vec<WorkloadWind
     Ok(())
 }
 
-/// By how much all parts are moved, so that the first begins, or the last ends, where it is wanted.
-pub(crate) fn shift(parts: &[Part], place: Place, now: Timestamp) -> Result<Span, Failure> {
+/// Where all parts are put together, so that the first begins, or the last ends, where it is wanted.
+pub(crate) fn shift(parts: &[Part], place: Place, length: Span, now: Timestamp) -> Result<Moved, Failure> {
     let first = parts.iter().filter_map(|p| p.seen.first).min();
     let last = parts.iter().filter_map(|p| p.seen.last).max();
-    let (Some(first), Some(last)) = (first, last) else { return Ok(Span::ZERO) };
+    let (Some(first), Some(last)) = (first, last) else { return Ok(Moved::default()) };
     let undated = parts.iter().find(|p| !p.dated);
     let moved = match (place, undated) {
         (Place::Own, Some(part)) => {
@@ -151,22 +151,30 @@ pub(crate) fn shift(parts: &[Part], place: Place, now: Timestamp) -> Result<Span
                 "say when it began with --start 2026-11-02T00:00:00Z, or move it by whole weeks so that it ends now with --align now",
             ));
         }
-        (Place::Own, None) => Span::ZERO,
+        (Place::Own, None) => Moved::default(),
         // Time zero of a trace without dates is where it starts, even when nothing happens for a while.
-        (Place::Start(at), _) => Span(at.0 - if undated.is_some() { MONDAY.0 } else { first.0 }),
-        (Place::EndNow, _) => Span((now.0 - last.0).div_euclid(WEEK_S) * WEEK_S),
+        (Place::Start(at), _) => Moved::by(Span(at.0 - if undated.is_some() { MONDAY.0 } else { first.0 })),
+        (Place::EndNow, _) => {
+            let turn = Turn { at: now.floor(length), back: weeks(last.since(first.floor(length))) };
+            return Ok(Moved { by: Span(weeks(Span(turn.at.0 - last.0)).0), turn: Some(turn) });
+        }
     };
-    let end = last + moved;
+    let end = last + moved.by;
     if end > now {
         return Err(Failure::usage(format!("it would end at {end}, which is still to come"), "choose an earlier --start, or --align now"));
     }
     Ok(moved)
 }
 
+/// The fewest whole weeks that are no less.
+fn weeks(span: Span) -> Span {
+    Span((span.0 + WEEK_S - 1).div_euclid(WEEK_S) * WEEK_S)
+}
+
 /// Parts must not fill the same windows: the later would replace the earlier.
-pub(crate) fn apart(parts: &[Part], length: Span, moved: Span) -> Result<(), Failure> {
+pub(crate) fn apart(parts: &[Part], length: Span, moved: Moved) -> Result<(), Failure> {
     let mut spans: Vec<(Timestamp, Timestamp, &Part)> =
-        parts.iter().filter_map(|p| Some(((p.seen.first? + moved).floor(length), p.seen.last? + moved, p))).collect();
+        parts.iter().filter_map(|p| Some(((p.seen.first? + moved.by).floor(length), p.seen.last? + moved.by, p))).collect();
     spans.sort_by_key(|(first, last, _)| (*first, *last));
     for pair in spans.windows(2) {
         if pair[1].0 < pair[0].1 {

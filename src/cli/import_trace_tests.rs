@@ -1,5 +1,5 @@
 use super::*;
-use crate::import_mark::Mark;
+use crate::import_mark::{Mark, Moved, Turn};
 use std::fmt::Write as _;
 
 fn setup() -> Setup {
@@ -37,13 +37,13 @@ fn a_stopped_import_goes_on_and_gives_the_same_history() {
     let (setup, path) = (setup(), file(folder.path()));
     let part = part(&setup, &path);
     let whole = Store::in_memory().unwrap();
-    let written = setup.write(&whole, &part, &Mark::new(0), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
+    let written = setup.write(&whole, &part, &Mark::new(Moved::default()), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
     assert_eq!((written.kept, written.new, written.complete), (2_592, 2_592, true));
 
     let store = Store::in_memory().unwrap();
     let interrupt = Interrupt::default();
     let first = setup
-        .write(&store, &part, &Mark::new(0), &interrupt, |n| {
+        .write(&store, &part, &Mark::new(Moved::default()), &interrupt, |n| {
             if n >= 1_000 {
                 interrupt.ask()
             }
@@ -57,7 +57,7 @@ fn a_stopped_import_goes_on_and_gives_the_same_history() {
     assert_eq!(windows(&store), windows(&whole));
 
     // The same again changes nothing.
-    setup.write(&store, &part, &Mark::new(0), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
+    setup.write(&store, &part, &Mark::new(Moved::default()), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
     assert_eq!(windows(&store), windows(&whole));
 }
 
@@ -89,13 +89,10 @@ fn a_recording_is_put_where_it_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let dated = part(&setup(), &file(folder.path()));
     let now = Timestamp(1_800_000_000);
-    let moved = |part: &Part, place| shift(std::slice::from_ref(part), place, now).map_err(|f| format!("{f:?}"));
-    assert_eq!(moved(&dated, Place::Own), Ok(Span::ZERO));
-    let by = moved(&dated, Place::EndNow).unwrap();
-    let end = dated.seen.last.unwrap() + by;
-    assert!(by.0 % WEEK_S == 0 && end <= now && now.since(end).0 < WEEK_S);
+    let moved = |part: &Part, place| shift(std::slice::from_ref(part), place, Span::minutes(5), now).map_err(|f| format!("{f:?}"));
+    assert_eq!(moved(&dated, Place::Own), Ok(Moved::default()));
     let start = Timestamp(1_790_000_000);
-    assert_eq!(dated.seen.first.unwrap() + moved(&dated, Place::Start(start)).unwrap(), start);
+    assert_eq!(dated.seen.first.unwrap() + moved(&dated, Place::Start(start)).unwrap().by, start);
     assert!(moved(&dated, Place::Start(now)).unwrap_err().contains("still to come"));
 
     // Without dates time zero is where it starts.
@@ -103,7 +100,30 @@ fn a_recording_is_put_where_it_is_wanted() {
     std::fs::write(&path, "{\"timestamp\": 120000, \"input_length\": 5, \"output_length\": 5, \"hash_ids\": []}\n").unwrap();
     let undated = part(&setup(), &path);
     assert!(!undated.dated && moved(&undated, Place::Own).unwrap_err().contains("--align now"));
-    assert_eq!(undated.seen.first.unwrap() + moved(&undated, Place::Start(start)).unwrap(), start + Span(120));
+    assert_eq!(undated.seen.first.unwrap() + moved(&undated, Place::Start(start)).unwrap().by, start + Span(120));
+}
+
+/// Nine days and a half end now, in whatever week: the history before now is whole, and every window keeps its hour and weekday.
+#[test]
+fn a_recording_that_ends_now_keeps_hours_and_weekdays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (setup, path) = (setup(), file(folder.path()));
+    let part = part(&setup, &path);
+    let own = Store::in_memory().unwrap();
+    setup.write(&own, &part, &Mark::new(Moved::default()), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
+    let recorded: Vec<WorkloadWindow> = windows(&own);
+    for now in [1_800_000_000, 1_800_300_100, 1_800_500_007] {
+        let now = Timestamp(now);
+        let moved = shift(std::slice::from_ref(&part), Place::EndNow, setup.length, now).unwrap_or_else(|e| panic!("{e:?}"));
+        assert_eq!(moved.turn, Some(Turn { at: now.floor(setup.length), back: Span(2 * WEEK_S) }));
+        let store = Store::in_memory().unwrap();
+        setup.write(&store, &part, &Mark::new(moved), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
+        let kept = windows(&store);
+        let (first, last) = moved.span((part.seen.first.unwrap(), part.seen.last.unwrap()));
+        assert!(kept.len() == recorded.len() && kept.iter().all(|w| w.start >= first.floor(setup.length) && w.start + w.length <= last.max(now)));
+        let same = |w: &WorkloadWindow| recorded.iter().any(|r| (w.start.0 - r.start.0) % WEEK_S == 0 && w.input_tokens == r.input_tokens);
+        assert!(kept.iter().all(same), "{now}");
+    }
 }
 
 #[test]
@@ -111,9 +131,9 @@ fn parts_that_fill_the_same_windows_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let one = part(&setup(), &file(folder.path()));
     let again = Part { path: "again.csv".into(), ..one.clone() };
-    assert!(apart(&[one.clone(), again.clone()], Span::minutes(5), Span::ZERO).is_err());
+    assert!(apart(&[one.clone(), again.clone()], Span::minutes(5), Moved::default()).is_err());
     let later = Part { seen: Gathered { first: one.seen.last.map(|t| t + Span::HOUR), last: one.seen.last.map(|t| t + Span::hours(2)), ..one.seen }, ..again };
-    assert!(apart(&[later, one], Span::minutes(5), Span::ZERO).is_ok());
+    assert!(apart(&[later, one], Span::minutes(5), Moved::default()).is_ok());
 }
 
 /// Requests and tokens of a public trace arrive in the history whole.
@@ -126,7 +146,7 @@ fn a_published_trace_arrives_whole() {
     }
     let (setup, store) = (setup(), Store::in_memory().unwrap());
     let part = part(&setup, path);
-    setup.write(&store, &part, &Mark::new(0), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
+    setup.write(&store, &part, &Mark::new(Moved::default()), &Interrupt::default(), |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
     let kept = windows(&store);
     let requests: f64 = kept.iter().map(|w| w.arrivals_per_s.unwrap() * w.completeness * 300.0).sum();
     let input: f64 = kept.iter().map(|w| w.arrivals_per_s.unwrap() * w.completeness * 300.0 * w.input_tokens.unwrap()).sum();
