@@ -2,10 +2,10 @@
 SHELL := /bin/sh
 CARGO ?= cargo
 
-.PHONY: help deps demo test lint fmt fuzz audit clean-free
+.PHONY: help deps demo test test-servers bench-ingest five-minutes lint fmt fuzz audit clean-free
 
 help: ## what can be made (this list)
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 deps: ## check for what the build needs; install it where that is allowed, else name it
 	@sh tools/deps.sh
@@ -15,9 +15,29 @@ demo: deps ## the whole loop on bundled traffic: a summary, plan.json and report
 	@$(CARGO) build --release -p cli
 	@$(CARGO) run --release -p cli --quiet -- demo
 
-test: deps ## every test
+test: deps ## every test that needs no server
 	$(CARGO) build --release -p cli
 	$(CARGO) test --release --workspace
+	@echo "Left out: what needs a real InfluxDB (and Prometheus, where it is not installed). make test-servers builds and starts them."
+
+# All packages at once: chosen one by one, they would be compiled again with other features.
+test-servers: deps ## the tests that need a real InfluxDB and Prometheus; builds InfluxDB once (about six minutes)
+	@command -v prometheus >/dev/null 2>&1 || { echo "Missing: prometheus (Debian: apt-get install prometheus)"; exit 1; }
+	$(CARGO) build --release -p cli
+	servers=$$(sh tests/servers/build.sh) && TURNAROUND_SERVERS="$${servers%/bin}" TURNAROUND_SERVERS_REQUIRED=1 \
+	  sh -c '$(CARGO) test --release --workspace --lib influx:: && $(CARGO) test --release --workspace --test influx --test prometheus'
+
+bench-ingest: deps ## one daemon beside 1,000 endpoints: core, memory, lateness; the parser beside others. Writes target/bench/ingest.json
+	@$(CARGO) build --release -p cli && $(CARGO) build --release --workspace --examples
+	@mkdir -p target/bench
+	@target/release/examples/parser_speed | tee target/bench/parser.txt
+	@tail -1 target/bench/parser.txt > target/bench/parser.json
+	@target/release/examples/ingest_bench
+
+five-minutes: deps ## from a Prometheus with two weeks of a 300-GPU fleet to its first plan, timed
+	@command -v prometheus >/dev/null 2>&1 || { echo "Missing: prometheus and promtool (Debian: apt-get install prometheus)"; exit 1; }
+	@$(CARGO) build --release -p cli && $(CARGO) build --release --workspace --examples
+	@target/release/examples/five_minutes
 
 lint: ## format and lints, warnings denied
 	$(CARGO) fmt --all --check

@@ -159,7 +159,14 @@ async fn a_worker_that_dies_hangs_or_lies_costs_its_cycle_and_nothing_else() {
     let (time, clock) = Clock::manual(begin);
     let (settled, mut done) = watch::channel(Timestamp(0));
     let worker = Worker::Process { command: moody_worker(folder.path()), deadline: Duration::from_secs(2) };
-    let options = Options { clock, worker, tokens: BTreeMap::new(), replay: Vec::new(), listening: None, settled: Some(settled) };
+    let options = Options {
+        clock,
+        worker,
+        read_secret: std::sync::Arc::new(|_| Err("no secrets here".into())),
+        replay: Vec::new(),
+        listening: None,
+        settled: Some(settled),
+    };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let daemon = tokio::spawn(async move { daemon::run(&config, options, async { drop(stopped.await) }).await });
     let mut seen = Vec::new();

@@ -167,7 +167,14 @@ async fn the_plan_changes_ahead_of_the_burst_and_a_dead_server_is_neither_idle_n
 
     let (settled, mut done) = watch::channel(Timestamp(0));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let options = Options { clock, worker: Worker::InPlace, tokens: BTreeMap::new(), replay: Vec::new(), listening: None, settled: Some(settled) };
+    let options = Options {
+        clock,
+        worker: Worker::InPlace,
+        read_secret: std::sync::Arc::new(|_| Err("no secrets here".into())),
+        replay: Vec::new(),
+        listening: None,
+        settled: Some(settled),
+    };
     let daemon = tokio::spawn({
         let config = config.clone();
         async move { daemon::run(&config, options, async { drop(stopped.await) }).await }

@@ -10,7 +10,9 @@
 //! | 4 | no forecast or plan is possible: too little data, infeasible, out of time |
 //! | 64 | the command line is wrong |
 //! | 78 | the configuration is wrong |
+//! | 130 | stopped by Ctrl-C half-way; what was done is kept |
 
+mod agent;
 mod config_file;
 mod demo;
 mod demo_charts;
@@ -18,11 +20,24 @@ mod demo_decision;
 mod demo_scenario;
 mod demo_summary;
 mod diagnostics;
+mod discover;
+mod discover_diff;
+mod discover_gpus;
+mod discover_look;
+mod discover_nodes;
+mod discover_services;
+mod discover_text;
 mod doctor;
+mod doctor_found;
 mod explain;
 mod failure;
 mod forecast;
+mod import;
+mod import_mark;
+mod import_prometheus;
+mod import_trace;
 mod init;
+mod interrupt;
 mod look_once;
 mod plan;
 mod progress;
@@ -30,13 +45,18 @@ mod run;
 mod schema;
 mod screen;
 mod situation;
+mod status;
+mod store_command;
 mod tokens;
 mod traces;
 mod verify;
 mod worker;
 
+#[cfg(test)]
+mod discover_tests;
+
 use clap::{Args, Parser, Subcommand};
-use failure::Failure;
+use failure::{Failure, USAGE};
 use screen::Screen;
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -49,6 +69,7 @@ Exit codes:
   4   no forecast or plan is possible: too little data, infeasible, out of time
   64  the command line is wrong
   78  the configuration is wrong
+  130 stopped by Ctrl-C half-way; what was done is kept
 
 Examples:
   turnaround demo                        two weeks of the whole loop in a minute, no GPU needed
@@ -89,10 +110,14 @@ enum Command {
     Demo(demo::Arguments),
     Init(init::Arguments),
     Run(run::Arguments),
+    Import(import::Arguments),
     Forecast(forecast::Arguments),
     Plan(plan::Arguments),
     Verify(verify::Arguments),
+    Status(status::Arguments),
+    Store(store_command::Arguments),
     Doctor(doctor::Arguments),
+    Agent(agent::Arguments),
     Schema(schema::Arguments),
     Explain(explain::Arguments),
     #[command(hide = true)]
@@ -112,6 +137,8 @@ enum Outcome {
     Refused,
     /// No forecast or plan can be made.
     Impossible,
+    /// Ended by Ctrl-C half-way; what was done is kept.
+    Stopped,
 }
 
 impl Outcome {
@@ -122,12 +149,11 @@ impl Outcome {
             Self::Changes => 2,
             Self::Refused => 3,
             Self::Impossible => 4,
+            // 128 + SIGINT, as shells have it.
+            Self::Stopped => 130,
         }
     }
 }
-
-/// The command line is wrong (`EX_USAGE` of sysexits.h).
-const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     let raw: Vec<OsString> = std::env::args_os().collect();
@@ -152,10 +178,14 @@ fn dispatch(cli: &Cli, screen: &Screen) -> Result<Outcome, Failure> {
         Command::Demo(arguments) => demo::run(arguments, screen),
         Command::Init(arguments) => init::run(arguments, screen),
         Command::Run(arguments) => run::run(arguments, config, screen),
+        Command::Import(arguments) => import::run(arguments, config, screen),
         Command::Forecast(arguments) => forecast::run(arguments, config, screen),
         Command::Plan(arguments) => plan::run(arguments, config, screen),
         Command::Verify(arguments) => verify::run(arguments, config, screen),
+        Command::Status(arguments) => status::run(arguments, config, screen),
+        Command::Store(arguments) => store_command::run(arguments, config, screen),
         Command::Doctor(arguments) => doctor::run(arguments, config, screen),
+        Command::Agent(arguments) => agent::run(arguments, screen),
         Command::Schema(arguments) => schema::run(arguments, screen),
         Command::Explain(arguments) => explain::run(arguments, screen),
         Command::Worker(arguments) => worker::run(arguments),
@@ -176,7 +206,7 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
 
 /// What happens is told on standard error. `TURNAROUND_LOG` takes the filters of `tracing`, such as `ingest=debug`.
 fn listen(cli: &Cli) {
-    let daemon = matches!(cli.command, Command::Run(_));
+    let daemon = matches!(cli.command, Command::Run(_) | Command::Agent(_));
     let level = match (cli.common.verbose, daemon) {
         (0, false) => "error",
         (0, true) | (1, _) => "info",
@@ -204,8 +234,11 @@ mod tests {
 
     #[test]
     fn outcomes_have_codes_of_their_own() {
-        let codes: std::collections::BTreeSet<u8> =
-            [Outcome::Done, Outcome::Wrong, Outcome::Changes, Outcome::Refused, Outcome::Impossible].map(Outcome::code).into_iter().chain([USAGE]).collect();
-        assert_eq!(codes.len(), 6);
+        let codes: std::collections::BTreeSet<u8> = [Outcome::Done, Outcome::Wrong, Outcome::Changes, Outcome::Refused, Outcome::Impossible, Outcome::Stopped]
+            .map(Outcome::code)
+            .into_iter()
+            .chain([USAGE])
+            .collect();
+        assert_eq!(codes.len(), 7);
     }
 }

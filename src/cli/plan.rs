@@ -36,15 +36,15 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome, Failure> {
     let config = config_file::load(path)?.config;
-    let secrets = tokens::read_all(&config)?;
+    tokens::check(&config)?;
     let now = arguments.as_of.unwrap_or_else(situation::now);
     // A plan for another instant is a question, not a plan to be put in force.
     let dry_run = arguments.dry_run || arguments.as_of.is_some();
     let _claim = if dry_run { None } else { Some(daemon::claim(&config)?) };
-    let store = if dry_run { situation::existing_store(&config)? } else { Some(daemon::open_store(&config)?) };
+    let store = if dry_run { situation::existing_store(&config)? } else { Some(situation::open_store(&config)?) };
     let phase = Phase::begin("looking, forecasting, planning", 0, screen.is_json());
     let state = situation::state(&config, store.as_ref(), now)?;
-    let seen = look_once::look(&config, &secrets, now)?;
+    let seen = look_once::look(&config, now)?;
     let mut decided = decide(state, seen.events, now);
     phase.end();
     decided.notes.splice(0..0, seen.notes);

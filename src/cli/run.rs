@@ -20,10 +20,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(_: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome, Failure> {
     let loaded = config_file::load(path)?;
     let config = loaded.config;
-    let secrets = tokens::read_all(&config)?;
+    tokens::check(&config)?;
     {
         let _claim = daemon::claim(&config)?;
-        let store = daemon::open_store(&config)?;
+        let store = situation::open_store(&config)?;
         let filled = situation::back_fill(&config, &store, situation::now())?;
         if filled > 0 {
             note(&format!("Recorded traffic fills the history: {filled} windows."));
@@ -35,13 +35,13 @@ pub(crate) fn run(_: &Arguments, path: &Path, screen: &Screen) -> Result<Outcome
     note(&format!("http://{}/v1/plan, plan file {}; {advisory}. Ctrl-C stops.", config.publish.listen, config.publish.plan_file.display()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let replay = traces::ahead(&config, daemon::setup_of(&config, situation::now()).policy.window, situation::now())?;
-    runtime.block_on(daemon::run(&config, Options { replay, ..Options::real(worker, secrets) }, stopped()))?;
+    runtime.block_on(daemon::run(&config, Options { replay, ..Options::real(worker, tokens::reader()) }, stopped()))?;
     screen.document(&serde_json::json!({ "stopped": true }))?;
     Ok(Outcome::Done)
 }
 
 /// Resolves when somebody wants the daemon to end.
-async fn stopped() {
+pub(crate) async fn stopped() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {

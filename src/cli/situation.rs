@@ -1,6 +1,6 @@
 //! What is known now: the store's history, recorded traffic, and the loop's state made of both.
 
-use crate::{Failure, traces};
+use crate::{Failure, tokens, traces};
 use config::Config;
 use cycle::State;
 use fleet::{Series, Timestamp, WorkloadId, WorkloadWindow};
@@ -11,9 +11,15 @@ pub(crate) fn now() -> Timestamp {
     daemon::Clock::system().now().floor(fleet::Span::MINUTE)
 }
 
-/// The store, when there is one already; nothing is created.
+/// The history, made where it is missing.
+pub(crate) fn open_store(config: &Config) -> Result<Store, Failure> {
+    Ok(daemon::open_store(config, &tokens::reader())?.store)
+}
+
+/// The history, when there is one already; nothing is created.
 pub(crate) fn existing_store(config: &Config) -> Result<Option<Store>, Failure> {
-    if config.store.path.exists() { Ok(Some(daemon::open_store(config)?)) } else { Ok(None) }
+    let there = config.store.influxdb.is_some() || config.store.path.exists();
+    there.then(|| open_store(config)).transpose()
 }
 
 /// The loop as it would be at `now`.

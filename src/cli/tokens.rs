@@ -2,8 +2,6 @@
 
 use crate::Failure;
 use config::{Config, Credential, Secret};
-use fleet::TargetId;
-use std::collections::BTreeMap;
 
 /// The bearer token of one target.
 ///
@@ -17,14 +15,17 @@ pub(crate) fn read(secret: &Secret) -> Result<wire::Secret, String> {
     if token.is_empty() { Err("its token is empty".to_owned()) } else { Ok(wire::Secret::new(token)) }
 }
 
-/// All tokens, by target.
-pub(crate) fn read_all(config: &Config) -> Result<BTreeMap<TargetId, wire::Secret>, Failure> {
-    let mut tokens = BTreeMap::new();
+/// How the daemon reads secrets.
+pub(crate) fn reader() -> daemon::ReadSecret {
+    std::sync::Arc::new(read)
+}
+
+/// Reads every secret the configuration names once, so that one that is missing is told before anything begins.
+pub(crate) fn check(config: &Config) -> Result<(), Failure> {
     for target in &config.targets {
-        if let Some(Credential::Bearer(secret)) = &target.access.credential {
-            let token = read(secret).map_err(|why| Failure::new(format!("target {}: {why}", target.target.id)))?;
-            tokens.insert(target.target.id.clone(), token);
+        if let Some(Credential::Bearer(secret) | Credential::Basic { password: secret, .. }) = &target.access.credential {
+            read(secret).map_err(|why| Failure::new(format!("target {}: {why}", target.target.id)))?;
         }
     }
-    Ok(tokens)
+    Ok(())
 }

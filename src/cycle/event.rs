@@ -17,6 +17,8 @@ pub enum Event {
     Targets(Vec<Target>),
     /// A look at one target.
     Scraped(Scrape),
+    /// A look at a page that tells of GPUs: a DCGM exporter's, an agent's, this host's driver.
+    GpuPage(Scrape),
     /// Looks at GPUs. GPUs not named keep their last reading.
     Gpus(Vec<GpuReading>),
     /// Looks at jobs. Jobs not named keep their last reading.
@@ -24,6 +26,10 @@ pub enum Event {
     /// Windows that were joined elsewhere: a recording replayed as if live, or history back-filled. Those not newer than what is known of their
     /// workload are left out.
     Windows(Vec<WorkloadWindow>),
+    /// The past, read late: windows older than what is known of their workload are added, and nothing else.
+    Past(Vec<WorkloadWindow>),
+    /// The wall clock was set: it is now this time, and later ones were a mistake.
+    ClockSet(Timestamp),
     /// The work that was ordered is done.
     Worked(Box<WorkOutput>),
     /// The work that was ordered failed, hung or was killed: the plan in force stays.

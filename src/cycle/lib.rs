@@ -13,11 +13,14 @@
 mod demand;
 mod effect;
 mod event;
+mod gpu_pages;
 mod order;
 mod outcome;
+mod past;
 mod problem;
 mod residency;
 mod setup;
+mod source_view;
 mod state;
 mod step;
 #[cfg(test)]
@@ -28,6 +31,7 @@ pub use effect::{Cause, Condition, Effect, Record};
 pub use event::{Event, JobReading, JobState};
 pub use order::WorkOrder;
 pub use setup::{LoopPolicy, Setup};
+pub use source_view::SourceView;
 pub use state::{State, Tally};
 pub use step::step;
 pub use work::{Answer, WorkOutput, work};

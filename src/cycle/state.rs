@@ -1,9 +1,9 @@
 //! What the loop knows between two events.
 
-use crate::{Cause, Condition, JobReading, Setup};
+use crate::{Cause, Condition, JobReading, Setup, gpu_pages::GpuPage};
 use fleet::{
-    Calibration, Estimate, Forecast, GpuId, GpuReading, JobId, Plan, ReplicaId, StartOutcome, Target, TargetId, Timestamp, VariantId, Workload, WorkloadId,
-    WorkloadWindow,
+    Calibration, Estimate, Forecast, GpuId, GpuReading, JobId, Plan, ReplicaId, Server, StartOutcome, Target, TargetId, Timestamp, VariantId, Workload,
+    WorkloadId, WorkloadWindow,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,6 +18,10 @@ pub struct State {
     pub(crate) history: BTreeMap<WorkloadId, Vec<WorkloadWindow>>,
     pub(crate) targets: BTreeMap<TargetId, TargetState>,
     pub(crate) gpus: BTreeMap<GpuId, GpuReading>,
+    /// What pages say of devices, ours or not.
+    pub(crate) devices: series::Gpus,
+    /// Pages that tell of GPUs.
+    pub(crate) gpu_pages: BTreeMap<TargetId, GpuPage>,
     /// Pods that GPU pages say hold a GPU.
     pub(crate) gpu_holders: BTreeMap<GpuId, String>,
     pub(crate) jobs: BTreeMap<JobId, JobReading>,
@@ -58,6 +62,9 @@ pub(crate) struct TargetState {
     pub last_ok: Option<Timestamp>,
     pub failing_since: Option<Timestamp>,
     pub last_error: Option<String>,
+    /// What answered last.
+    #[serde(default)]
+    pub server: Option<Server>,
     /// A cycle was asked for because of this silence.
     pub reported: bool,
 }
@@ -102,6 +109,8 @@ impl State {
             history: BTreeMap::new(),
             targets: BTreeMap::new(),
             gpus: BTreeMap::new(),
+            devices: series::Gpus::default(),
+            gpu_pages: BTreeMap::new(),
             gpu_holders: BTreeMap::new(),
             jobs: BTreeMap::new(),
             starts: BTreeMap::new(),

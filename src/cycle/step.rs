@@ -29,9 +29,12 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Effect>) {
         }
         Event::Targets(targets) => state.know_targets(targets),
         Event::Scraped(scrape) => state.scraped(&scrape, &mut effects),
+        Event::GpuPage(scrape) => state.saw_gpu_page(&scrape, &mut effects),
         Event::Gpus(readings) => state.saw_gpus(readings, &mut effects),
         Event::Jobs(readings) => state.saw_jobs(readings, &mut effects),
         Event::Windows(windows) => state.take_windows(windows, &mut effects),
+        Event::Past(windows) => state.take_past(windows),
+        Event::ClockSet(now) => state.clock_set(now),
         Event::Worked(output) => state.worked(*output, &mut effects),
         Event::WorkFailed(now, reason) => state.work_failed(now, &reason, &mut effects),
     }
@@ -59,6 +62,9 @@ impl State {
     }
 
     fn close_windows(&mut self, until: Timestamp, effects: &mut Vec<Effect>) {
+        if !self.windows.has_ended(until) {
+            return;
+        }
         let targets: Vec<Target> = self.targets.values().map(|t| t.target.clone()).collect();
         let closed = self.windows.close(until, &targets);
         self.take_windows(closed, effects);
@@ -87,7 +93,8 @@ impl State {
         let mut known = std::mem::take(&mut self.targets);
         for target in targets {
             let old = known.remove(&target.id).filter(|old| old.target == target);
-            let entry = old.unwrap_or(TargetState { target: target.clone(), last_ok: None, failing_since: None, last_error: None, reported: false });
+            let entry =
+                old.unwrap_or(TargetState { target: target.clone(), last_ok: None, failing_since: None, last_error: None, server: None, reported: false });
             self.targets.insert(target.id, entry);
         }
     }
@@ -103,6 +110,7 @@ impl State {
                 known.last_ok = Some(scrape.at);
                 known.failing_since = None;
                 known.last_error = None;
+                known.server.clone_from(&scrape.server);
                 known.reported = false;
             }
             fleet::ScrapeStatus::Failed(reason) => {
@@ -131,6 +139,7 @@ impl State {
         }
         let ttft = self.setup.workloads.iter().find(|w| w.id == target.workload).and_then(|w| w.service()).map_or(f64::INFINITY, |s| s.target.ttft_s);
         self.windows.observe(&target, ttft, scrape);
+        effects.extend(self.windows.take_notices().into_iter().map(|notice| Effect::Notice(notice.at, notice.to_string())));
         if fell_silent {
             effects.push(Effect::Notice(scrape.at, format!("target {} stopped answering: its last demand is held, it is not counted as supply", target.id)));
             self.urgent(scrape.at, Cause::TargetSilent(target.id), effects);
@@ -156,7 +165,7 @@ impl State {
         waits.then(|| Cause::QueueFormed(workload.clone()))
     }
 
-    fn saw_gpus(&mut self, readings: Vec<GpuReading>, effects: &mut Vec<Effect>) {
+    pub(crate) fn saw_gpus(&mut self, readings: Vec<GpuReading>, effects: &mut Vec<Effect>) {
         for reading in readings {
             let failed = |status: &GpuStatus| matches!(status, GpuStatus::Failed(_));
             let was_failed = self.gpus.get(&reading.gpu).is_some_and(|old| failed(&old.status));

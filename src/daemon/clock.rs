@@ -1,9 +1,9 @@
 //! The clock of the daemon, as an argument.
 //!
-//! Wall clock and monotonic clock never mix: the wall clock is read once, at the start, and time runs on from there by the monotonic one, so that
-//! a step of the system's clock neither stops nor repeats a cycle.
+//! Wall clock and monotonic clock never mix: the wall clock is read at the start, and time runs on from there by the monotonic one, so that a step
+//! of the system's clock neither stops nor repeats a cycle. That it was set is noticed, and followed in one step that everybody is told of.
 
-use fleet::Timestamp;
+use fleet::{Span, Timestamp};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
@@ -43,6 +43,19 @@ impl Clock {
             Self::System { epoch, start } => Timestamp(epoch.0 + i64::try_from(start.elapsed().as_secs()).unwrap_or(0)),
             Self::Manual(receiver) => *receiver.borrow(),
         }
+    }
+
+    /// Takes over the wall clock where it was set since: by at least `step_min`, more than drift makes of a day. Gives the size of the step.
+    pub fn follow(&mut self, step_min: Span) -> Option<Span> {
+        let Self::System { epoch, start } = self else { return None };
+        let ours = Timestamp(epoch.0 + i64::try_from(start.elapsed().as_secs()).unwrap_or(0));
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|d| i64::try_from(d.as_secs()).ok()).map(Timestamp)?;
+        let step = Span(wall.0 - ours.0);
+        if step.0.abs() < step_min.0 {
+            return None;
+        }
+        (*epoch, *start) = (wall, Instant::now());
+        Some(step)
     }
 
     /// Waits until the clock shows `at` or later. A manual clock whose setter is gone waits for ever.

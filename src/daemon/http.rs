@@ -20,7 +20,12 @@ pub(crate) struct Server {
 }
 
 /// Listens, tells where, and serves until stopped.
-pub(crate) async fn serve(address: SocketAddr, published: Published, listening: Option<oneshot::Sender<SocketAddr>>) -> Result<Server, DaemonError> {
+pub(crate) async fn serve(
+    address: SocketAddr,
+    published: Published,
+    push: Option<axum::Router>,
+    listening: Option<oneshot::Sender<SocketAddr>>,
+) -> Result<Server, DaemonError> {
     let refuse = |source| DaemonError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(refuse)?;
     let real = listener.local_addr().map_err(refuse)?;
@@ -29,9 +34,11 @@ pub(crate) async fn serve(address: SocketAddr, published: Published, listening: 
         // Nobody may care.
         let _ = tell.send(real);
     }
+    // What is pushed has limits of its own, by token; the rest takes no body to speak of.
     let app = publish::router(published)
-        .layer(CatchPanicLayer::new())
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
+        .merge(push.unwrap_or_default())
+        .layer(CatchPanicLayer::new())
         .layer(TimeoutLayer::with_status_code(axum::http::StatusCode::GATEWAY_TIMEOUT, TIMEOUT));
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {

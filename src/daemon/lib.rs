@@ -4,21 +4,31 @@
 //! around it. What `cycle` asks for is done in the order it was asked: kept first, published after, so that no plan is ever published that a
 //! restart would not know of.
 
+mod api;
+mod asking;
+mod bucket;
 mod clock;
 mod engine;
 mod error;
+mod host;
 mod http;
+mod lists;
+mod pages;
+mod push;
 mod resume;
+mod schedule;
 mod setup;
 mod shell;
 mod sources;
+mod statuses;
 mod worker;
 
+pub use asking::ReadSecret;
 pub use clock::Clock;
 pub use engine::{Options, run};
 pub use error::DaemonError;
-pub use resume::{Claim, claim, open_store, resume};
+pub use resume::{Claim, Kept, claim, open_store, resume};
 pub use setup::setup_of;
 pub use shell::put_in_batch;
-pub use sources::{gpu_status, reckoned};
+pub use sources::look_once;
 pub use worker::{Worker, WorkerError, worker_main};

@@ -1,11 +1,13 @@
 //! Does what the loop asks for: keeps, publishes, tells.
 
+use crate::{Kept, statuses::statuses};
 use config::Config;
 use cycle::{Effect, Record, State, Tally, WorkOrder};
-use fleet::{Observation, Plan, Timestamp, Verb};
+use fleet::{Observation, Plan, Span, Timestamp, Verb, WorkloadWindow};
+use ingest::Catalogue;
 use publish::{Condition, CycleOutcome, Metrics, Published, plan_file};
 use std::{path::PathBuf, sync::Arc};
-use store::{Batch, Store};
+use store::{Batch, Store, influx::Influx};
 
 /// Version shown in the build's metric.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -13,10 +15,20 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Name of the condition that every target answers.
 const SOURCES: &str = "sources_fresh";
 
+/// Time between two looks at how every signal of every source stands.
+const SHOW_SOURCES_EVERY: Span = Span(15);
+
 /// The daemon's hands.
 pub(crate) struct Shell {
     store: Store,
+    influx: Option<Influx>,
+    /// Points given up so far, as last told.
+    lost: u64,
+    /// When the sources were last shown.
+    sources_shown: Option<Timestamp>,
     plan_file: PathBuf,
+    /// How far back the past is read.
+    history: Span,
     published: Published,
     tally: Tally,
     /// What the history refused last, until it takes something again.
@@ -27,14 +39,26 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    pub fn new(config: &Config, store: Store, state: &State, now: Timestamp) -> Self {
+    pub fn new(config: &Config, kept: Kept, state: &State, now: Timestamp) -> Self {
         let published = Published::new(Metrics::new(VERSION));
         if let Some(plan) = state.plan()
             && let Err(error) = published.set_plan(&Arc::new(plan.clone()))
         {
             tracing::warn!(%error, "the plan kept in the history is not shown");
         }
-        Self { store, plan_file: config.publish.plan_file.clone(), published, tally: state.tally, store_fault: None, file_fault: None, since: now }
+        Self {
+            store: kept.store,
+            influx: kept.influx,
+            lost: 0,
+            sources_shown: None,
+            plan_file: config.publish.plan_file.clone(),
+            history: config.policy.history,
+            published,
+            tally: state.tally,
+            store_fault: None,
+            file_fault: None,
+            since: now,
+        }
     }
 
     /// What HTTP clients are shown.
@@ -44,8 +68,9 @@ impl Shell {
 
     /// Keeps raw readings. What the history refuses is counted and shown; the loop goes on from what it knows.
     pub async fn keep_observations(&mut self, observations: Vec<Observation>) {
-        if !observations.is_empty() {
-            self.keep(Batch { observations, ..Batch::default() }).await;
+        let count = u64::try_from(observations.len()).unwrap_or(u64::MAX);
+        if count > 0 && self.keep(Batch { observations, ..Batch::default() }).await {
+            self.published.metrics().observations_kept(count);
         }
     }
 
@@ -72,6 +97,12 @@ impl Shell {
         order
     }
 
+    /// The windows of the past, where they can be read now.
+    pub async fn past(&self, now: Timestamp) -> Option<Vec<WorkloadWindow>> {
+        let from = now - self.history;
+        self.store.windows(None, from, now).await.ok()
+    }
+
     /// Removes what is older than its retention.
     pub async fn retain(&mut self, now: Timestamp) {
         match self.store.retain(now).await {
@@ -81,7 +112,7 @@ impl Shell {
     }
 
     /// Shows people and machines how things stand.
-    pub fn show(&mut self, state: &State, now: Timestamp) {
+    pub fn show(&mut self, state: &State, catalogue: &Catalogue, now: Timestamp) {
         let metrics = self.published.metrics();
         count_cycles(metrics, &self.tally, &state.tally, state.plan());
         self.tally = state.tally;
@@ -99,7 +130,32 @@ impl Shell {
             metrics.plan_in_force(plan, now);
         }
         self.published.set_forecasts(state.forecasts().to_vec());
+        self.show_queue();
+        if self.sources_shown.is_none_or(|at| now < at || now.since(at) >= SHOW_SOURCES_EVERY) {
+            self.sources_shown = Some(now);
+            self.published.set_sources(statuses(state, catalogue, now));
+        }
         self.published.set_conditions(self.conditions(state, now));
+    }
+
+    /// What waits for the history's server.
+    fn show_queue(&mut self) {
+        let Some(Ok(status)) = self.influx.as_ref().map(Influx::status) else { return };
+        let lost = status.lost_beyond_retention + status.lost_refused + status.lost_queue_full;
+        self.published.metrics().store_queue(status.queued_bytes, lost.saturating_sub(self.lost));
+        self.lost = lost;
+    }
+
+    /// Whether the history's server takes what it is given.
+    fn server(&self) -> Option<Condition> {
+        let status = self.influx.as_ref()?.status().ok()?;
+        let reason = match (&status.away_since, &status.last_error) {
+            (Some(_), error) => {
+                format!("{}; {} points wait in the local queue", error.as_deref().unwrap_or("no answer"), status.queued_points)
+            }
+            (None, _) => "the history's server takes what it is given".to_owned(),
+        };
+        Some(Condition { name: "history_server".into(), ok: status.away_since.is_none(), reason, since: status.away_since.unwrap_or(self.since) })
     }
 
     fn conditions(&self, state: &State, now: Timestamp) -> Vec<Condition> {
@@ -113,6 +169,7 @@ impl Shell {
             own("history_written", &self.store_fault, "the history takes what it is given"),
             own("plan_file_written", &self.file_fault, "the plan file is up to date"),
         ];
+        all.extend(self.server());
         all.push(sources(state, now));
         let kept = state.conditions().filter(|c| c.name != SOURCES);
         all.extend(kept.map(|c| Condition { name: c.name.clone(), ok: c.ok, reason: c.reason.clone(), since: c.since }));

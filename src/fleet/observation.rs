@@ -447,7 +447,8 @@ impl Scrape {
         parts.fold(None, |sum: Option<Histogram>, part| Some(sum.map_or_else(|| part.clone(), |sum| sum.plus(part))))
     }
 
-    /// One observation a number, for the store.
+    /// One observation a number, for the store. Of a histogram these are its sum and count: its buckets, five times as many numbers as all the
+    /// rest, are used while they are at hand (the share of first tokens in time stands in each [`crate::WorkloadWindow`]) and not kept.
     #[must_use]
     pub fn observations(&self, received: Timestamp) -> Vec<Observation> {
         let mut out = Vec::new();
@@ -461,9 +462,6 @@ impl Scrape {
                 Reading::Histogram(h) => {
                     push(Some("sum".into()), h.sum);
                     push(Some("count".into()), h.count);
-                    for (bound, count) in &h.buckets {
-                        push(Some(format!("le={bound}")), *count);
-                    }
                 }
             }
         }

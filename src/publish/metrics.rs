@@ -222,7 +222,11 @@ impl Families {
         registry.register("observations_kept", "Numbers read that the history took", self.observations.clone());
         registry.register("store_errors", "Operations the history refused", self.store_errors.clone());
         registry.register("store_queue_bytes", "Readings and decisions that wait for the history's server to take them", self.store_queue_bytes.clone());
-        registry.register("store_lost_points", "Points given up because the queue was full or the server refused them for good", self.store_lost_points.clone());
+        registry.register(
+            "store_lost_points",
+            "Points given up because the queue was full or the server refused them for good",
+            self.store_lost_points.clone(),
+        );
         registry.register("worker_kills", "Worker processes killed at their deadline", self.worker_kills.clone());
         registry.register("label_overflows", "Samples counted under a label of other because there were too many names", self.label_overflows.clone());
     }
