@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         serde_json::json!({
             "targets": TARGETS, "series": TARGETS * SERIES, "scrapes": scrapes, "points": rows,
             "points_per_s": round(ratio(rows, spent.as_secs_f64())), "append_mean_s": spent.as_secs_f64() / f64::from(u32::try_from(scrapes)?),
-            "append_longest_s": longest.as_secs_f64(), "core_share_at_15_s": round(spent.as_secs_f64() / ratio_of(scrapes) * 1e4) / 1e4,
+            "append_longest_s": longest.as_secs_f64(), "share_of_interval": round(spent.as_secs_f64() / ratio_of(scrapes) * 1e4) / 1e4,
             "bytes_per_point_with_rollups": round(ratio(bytes, 1.0) / ratio(rows, 1.0) * 10.0) / 10.0,
             "an_hour_of_a_target_read_s": read_s, "points_read": read, "minutes_read": minutes,
         })
