@@ -72,7 +72,7 @@ fn help_documents_exit_codes_and_gives_examples() {
     for needle in ["Exit codes:", "78", "64", "turnaround plan"] {
         assert!(out(&main).contains(needle), "{needle}");
     }
-    for command in ["demo", "init", "run", "forecast", "plan", "verify", "doctor", "schema", "explain"] {
+    for command in ["demo", "init", "run", "forecast", "plan", "verify", "import", "store", "status", "doctor", "agent", "schema", "explain"] {
         let help = turnaround(folder.path(), &[command, "--help"]);
         assert!(code(&help) == 0 && out(&help).contains("Examples:"), "{command}");
     }

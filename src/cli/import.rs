@@ -83,8 +83,8 @@ pub(crate) struct Arguments {
     /// Days of the past
     #[arg(long, value_name = "N", requires = "prometheus", default_value_t = 14, value_parser = clap::value_parser!(u16).range(1..=400))]
     pub days: u16,
-    /// Spacing of looks: twice the scrape interval of the Prometheus, or more
-    #[arg(long, value_name = "SPAN", requires = "prometheus", default_value = "30s")]
+    /// Spacing of looks: twice the scrape interval of the Prometheus, or more; short ones show peaks inside windows, and take longer
+    #[arg(long, value_name = "SPAN", requires = "prometheus", default_value = "5m")]
     pub step: Span,
     /// File with the bearer token of the Prometheus
     #[arg(long, value_name = "FILE", requires = "prometheus")]

@@ -202,9 +202,18 @@ impl<'a> Findings<'a> {
     }
 
     fn finding(&self, code: Code, span: Range<usize>, message: String, label: String, help: String) -> ConfigError {
-        let start = span.start.min(self.text.len());
+        // A parser may point into the middle of a character, such as a byte order mark.
+        let start = self.text.floor_char_boundary(span.start);
         let line = self.text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
-        ConfigError { code: code.as_str(), message, span: start..span.end.clamp(start, self.text.len()), label, help, file: self.file.to_owned(), line }
+        ConfigError {
+            code: code.as_str(),
+            message,
+            span: start..self.text.ceil_char_boundary(span.end.max(start)),
+            label,
+            help,
+            file: self.file.to_owned(),
+            line,
+        }
     }
 
     /// Notes a fault.

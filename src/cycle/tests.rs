@@ -207,3 +207,6 @@ fn state_and_orders_survive_their_json() {
     let back: State = serde_json::from_slice(&serde_json::to_vec(&state).unwrap()).unwrap();
     assert_eq!(back, state);
 }
+
+#[path = "tests_sources.rs"]
+mod sources;
