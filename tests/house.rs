@@ -48,18 +48,21 @@ const LICENCES: [&str; 12] = [
 
 /// Packages that come in several versions, and who brings the other one. A name that is not here fails the test: look for a way to join
 /// the versions first (`cargo tree -d`), then add it with its reason.
-const SEVERAL_VERSIONS: [(&str, &str); 26] = [
+const SEVERAL_VERSIONS: [(&str, &str); 31] = [
     ("argmin", "augurs' ETS and linfa's regression follow different lines of argmin"),
     ("argmin-math", "as argmin"),
     ("base64", "influxdb2 and its reqwest 0.11 are behind"),
+    ("bit-vec", "proptest, and a derive of the ICU data behind URLs"),
     ("fallible-iterator", "influxdb2 and rusqlite"),
     ("getrandom", "one for each line of rand"),
     ("glam", "nalgebra implements its conversions for several versions of glam, through augurs and statrs"),
     ("h2", "as reqwest"),
+    ("heck", "influxdb2's derive, and clap"),
     ("http", "as reqwest"),
     ("http-body", "as reqwest"),
     ("hyper", "as reqwest"),
     ("itertools", "bindgen (HiGHS) and augurs or linfa"),
+    ("num-bigint", "parquet, and a macro of the ICU data behind URLs"),
     ("parking_lot", "influxdb2 is behind"),
     ("parking_lot_core", "as parking_lot"),
     ("rand", "ours is the newest; argmin, linfa and proptest are behind"),
@@ -72,9 +75,11 @@ const SEVERAL_VERSIONS: [(&str, &str); 26] = [
     ("socket2", "as reqwest"),
     ("syn", "generations of derive macros"),
     ("sync_wrapper", "as reqwest"),
+    ("synstructure", "two generations of derive macros, as syn"),
     ("thiserror", "augurs is on version 1"),
     ("thiserror-impl", "as thiserror"),
     ("unicode-width", "miette and the table printers"),
+    ("winnow", "the parser ours is compared with in a benchmark, and toml"),
 ];
 
 /// Longest Rust file, in lines: beyond it a file has more than one subject.

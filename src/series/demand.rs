@@ -36,6 +36,8 @@ const AGREEMENT_SHARE: f64 = 0.2;
 const HIDDEN_QUEUE_FACTOR: f64 = 2.0;
 /// Looks a queue gauge must stand still before that is asked at all: a queue that drains is seen in the gauge first.
 const HIDDEN_QUEUE_LOOKS: u32 = 2;
+/// Looks in a row that must say so: the first requests of a process wait for it to warm up, once.
+const HIDDEN_QUEUE_PROOFS: u32 = 2;
 
 /// Work that comes with requests that finish.
 const WORK: [Signal; 4] = [Signal::EndToEnd, Signal::QueueTime, Signal::GenerationTokens, Signal::PromptTokens];
@@ -142,6 +144,8 @@ pub(crate) struct Demand {
     /// Contradictions that were told of and last: between ways, and of the queue gauge.
     contradicted: bool,
     hidden: bool,
+    /// Looks in a row at which the times of requests spoke against the queue gauge.
+    against_queue: u32,
     /// Requests running at the look before.
     running_before: f64,
 }
@@ -350,7 +354,9 @@ impl Demand {
         let visible = HIDDEN_QUEUE_FACTOR * (waiting + most_running) + AGREEMENT_REQUESTS;
         let times = [Signal::TimeToFirstToken, Signal::QueueTime].into_iter().find_map(|signal| look.grown.get(&signal));
         let there = times.map_or(0.0, |h| h.sum / elapsed.as_secs_f64().max(1.0));
-        let hidden = looks >= HIDDEN_QUEUE_LOOKS && there > visible;
+        let against = looks >= HIDDEN_QUEUE_LOOKS && there > visible;
+        self.against_queue = if against { self.against_queue.saturating_add(1) } else { 0 };
+        let hidden = self.against_queue >= HIDDEN_QUEUE_PROOFS;
         if hidden && !self.hidden {
             let detail = format!("stands at {waiting:.0} while the times of requests say that about {there:.0} are there: it is not believed");
             noted.say(NoticeKind::Contradiction, None, Some(Signal::RequestsWaiting), detail);
@@ -368,8 +374,9 @@ impl Demand {
     }
 }
 
-/// The counter of what comes: requests received, or refused where a router counts only those.
+/// The counter of what comes: requests received, or refused where a router counts only those. What a server refused says nothing of what it took.
 fn received(look: &Look) -> Signal {
     let known = |signal| look.seen.contains(&signal) || look.missing.contains(&signal);
-    if known(Signal::RequestsReceived) { Signal::RequestsReceived } else { Signal::RequestsRefused }
+    let serves = [Signal::TimeToFirstToken, Signal::RequestsFinished, Signal::PromptTokens].into_iter().any(known);
+    if serves || known(Signal::RequestsReceived) { Signal::RequestsReceived } else { Signal::RequestsRefused }
 }

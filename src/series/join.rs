@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 /// A target counts as seen in a window when at least this share of it was observed; a shorter glimpse says too little of a rate.
 pub(crate) const SEEN_SHARE_MIN: f64 = 0.25;
+/// Its arrivals are known when they are for all of what was observed, but for rounding: a signal that is lost at the beginning of a burst would otherwise leave
+/// the quiet part to speak for all of the window.
+const KNOWN_SHARE_MIN: f64 = 0.999;
 
 /// One target's part in a window.
 pub(crate) struct Part<'a> {
@@ -24,7 +27,9 @@ impl<'a> Part<'a> {
 
     /// Its arrival rate as observed.
     pub(crate) fn rate(&self, length: Span) -> Option<f64> {
-        self.seen(length).and_then(|tally| tally.arrivals.rate())
+        let tally = self.seen(length)?;
+        let known = tally.arrivals.seconds >= KNOWN_SHARE_MIN * tally.observed_s;
+        tally.arrivals.rate().filter(|_| known)
     }
 }
 
