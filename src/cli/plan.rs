@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, path: &Path, screen: &Screen) -> Result
     let store = if dry_run { situation::existing_store(&config)? } else { Some(situation::open_store(&config)?) };
     let phase = Phase::begin("looking, forecasting, planning", 0, screen.is_json());
     let state = situation::state(&config, store.as_ref(), now)?;
-    let seen = look_once::look(&config, now)?;
+    let seen = look_once::look(&config, arguments.as_of.unwrap_or_else(|| daemon::Clock::system().now()))?;
     let mut decided = decide(state, seen.events, now);
     phase.end();
     decided.notes.splice(0..0, seen.notes);

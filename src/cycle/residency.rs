@@ -192,7 +192,8 @@ fn assumed_gpus(state: &State, variant: &VariantId, taken: &BTreeSet<GpuId>) -> 
     for gpu in &state.setup.fleet.gpus {
         let right_kind = state.setup.fleet.pool(&gpu.pool).is_some_and(|p| p.kind == variant.kind);
         let status = state.gpus.get(&gpu.id).map(|r| &r.status);
-        if right_kind && !taken.contains(&gpu.id) && matches!(status, None | Some(GpuStatus::Occupied(_))) {
+        // A GPU that a pod is known to hold is that pod's.
+        if right_kind && !taken.contains(&gpu.id) && !state.gpu_holders.contains_key(&gpu.id) && matches!(status, None | Some(GpuStatus::Occupied(_))) {
             by_island.entry(&gpu.island).or_default().push(gpu);
         }
     }
@@ -238,7 +239,8 @@ fn drop_impossible(state: &State, residents: &mut Vec<Resident>, slots: &mut [Gp
             taken.extend(resident.gpus.iter().cloned());
         } else {
             let reason = format!("{} is seen on {} GPUs where it cannot be; they are left alone", resident.occupant.name(), resident.gpus.len());
-            for slot in slots.iter_mut().filter(|s| resident.gpus.contains(&s.id) && s.availability == Availability::Usable) {
+            let left = |s: &&mut GpuSlot| resident.gpus.contains(&s.id) && s.availability == Availability::Usable && !taken.contains(&s.id);
+            for slot in slots.iter_mut().filter(left) {
                 slot.availability = Availability::Occupied(reason.clone());
             }
             notes.push(reason);
