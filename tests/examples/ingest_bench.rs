@@ -124,7 +124,7 @@ gpus_per_node = 8
 price = 2.5
 [[service]]
 name = "chat"
-models = "llama-3.1-8b"
+models = "Llama-3.1-8B"
 max_replicas = 1000
 [[source.file_sd]]
 files = "targets.json"
