@@ -237,6 +237,7 @@ mod tests {
     use super::*;
     use fleet::Scrape;
 
+    #[expect(clippy::unnecessary_wraps, reason = "what it stands for is a state, which may be a fault")]
     fn found() -> AgentState {
         Ok(Arc::new(AgentLook { scrape: Scrape::read(TargetId::new("nvml/n1").unwrap(), Timestamp(7), Vec::new()), processes: Vec::new() }))
     }

@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Only the requests of this model
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Table of mean tokens beside a folder of ServeGen traces
+    /// Table of mean tokens beside a folder of `ServeGen` traces
     #[arg(long, value_name = "FILE")]
     token_means: Option<PathBuf>,
     /// Factor on the number of requests

@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 /// Largest answer of one chunk.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// A chunk of many replicas takes a server a while.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 /// Instances of one service, at most.
 const INSTANCES_MAX: usize = 2_000;
 /// Notes that are told.

@@ -45,7 +45,7 @@ fn a_stopped_import_goes_on_and_gives_the_same_history() {
     let first = setup
         .write(&store, &part, &Mark::new(Moved::default()), &interrupt, |n| {
             if n >= 1_000 {
-                interrupt.ask()
+                interrupt.ask();
             }
         })
         .unwrap_or_else(|e| panic!("{e:?}"));

@@ -110,7 +110,7 @@ enum Command {
     Demo(demo::Arguments),
     Init(init::Arguments),
     Run(run::Arguments),
-    Import(import::Arguments),
+    Import(Box<import::Arguments>),
     Forecast(forecast::Arguments),
     Plan(plan::Arguments),
     Verify(verify::Arguments),

@@ -72,7 +72,7 @@ pub fn agent_page(node: &str, state: &AgentState, format: PageFormat) -> String 
     // Writing to a String cannot fail.
     debug_assert!(written.is_ok());
     if let (Some(why), PageFormat::Prometheus) = (fault(state), format) {
-        page.push_str(&format!("# No values: {}\n", why.split_whitespace().collect::<Vec<_>>().join(" ")));
+        page.extend(["# No values: ", &why.split_whitespace().collect::<Vec<_>>().join(" "), "\n"]);
     }
     page
 }
@@ -224,6 +224,7 @@ mod tests {
     }
 
     /// One whole GPU with every value, one that is split, one that is lost.
+    #[expect(clippy::unnecessary_wraps, reason = "what it stands for is a state, which may be a fault")]
     fn look() -> AgentState {
         let slice = MigSlice { profile: "1g.10gb".into(), instance: "7".into() };
         let devices = vec![device("GPU-0", 0, None), device("GPU-1", 1, None), device("GPU-1/7", 1, Some(slice)), device("GPU-2", 2, None)];

@@ -44,7 +44,7 @@ async fn main() -> io::Result<()> {
     let log = fs::File::create(folder.join("daemon.log"))?;
     let mut daemon = Ended(Command::new(tests::turnaround()).arg("run").current_dir(&folder).stdout(Stdio::null()).stderr(log).spawn()?);
     let id = daemon.0.id();
-    wait_for("the daemon", &mut daemon, || metric(port, "turnaround_scrapes_total").is_some_and(|n| n >= ENDPOINTS as f64))?;
+    wait_for("the daemon", &mut daemon, || metric(port, "turnaround_scrapes_total").is_some_and(|n| n >= count(ENDPOINTS)))?;
     println!("every endpoint was looked at; warming up for {} s, measuring for {} s", WARM_UP * INTERVAL_S, MEASURED * INTERVAL_S);
     std::thread::sleep(Duration::from_secs(WARM_UP * INTERVAL_S));
     let (begin, before) = (Instant::now(), look(id, port)?);
@@ -52,8 +52,8 @@ async fn main() -> io::Result<()> {
     let (seconds, after) = (begin.elapsed().as_secs_f64(), look(id, port)?);
     let rate = |pick: fn(&Look) -> f64| (pick(&after) - pick(&before)) / seconds;
     let result = [
-        ("endpoints", ENDPOINTS as f64),
-        ("lines_per_page", lines as f64),
+        ("endpoints", count(ENDPOINTS)),
+        ("lines_per_page", count(lines)),
         ("seconds", seconds),
         ("core_share", rate(|l| l.cpu_s)),
         ("rss_mib", after.rss_mib),
@@ -61,7 +61,7 @@ async fn main() -> io::Result<()> {
         ("failed_scrapes", after.failed - before.failed),
         ("late_scrapes", after.late - before.late),
         ("points_per_s", rate(|l| l.points)),
-        ("page_mb_per_s", rate(|l| l.scrapes) * sample().page(now_s()).len() as f64 / 1e6),
+        ("page_mb_per_s", rate(|l| l.scrapes) * count(sample().page(now_s()).len()) / 1e6),
     ];
     for (name, value) in result {
         println!("{name:>16} {value:.3}");
@@ -72,6 +72,11 @@ async fn main() -> io::Result<()> {
     fs::write(folder.join("../ingest.json"), format!("{{\n{}\n}}\n", body.join(",\n")))?;
     println!("written to target/bench/ingest.json");
     Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "endpoints, lines and bytes of a benchmark")]
+fn count(n: usize) -> f64 {
+    n as f64
 }
 
 /// Ends its process when it goes.
@@ -87,7 +92,7 @@ impl Drop for Ended {
 fn sample() -> Server {
     Server {
         model: "meta-llama/Llama-3.1-8B-Instruct".into(),
-        share: 1.0 / ENDPOINTS as f64,
+        share: 1.0 / count(ENDPOINTS),
         peak_per_s: 2_000.0,
         started_s: 1_780_000_000.0,
         tokens: (900.0, 200.0, 0.3),
@@ -108,7 +113,7 @@ async fn serve_pages(folder: &Path) -> io::Result<()> {
     let new = folder.join("targets.new");
     fs::write(&new, targets)?;
     fs::rename(new, folder.join("targets.json"))?;
-    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
     Ok(())
 }
 

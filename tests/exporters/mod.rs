@@ -16,7 +16,7 @@ const DAY_S: f64 = 86_400.0;
 pub fn rate(peak_per_s: f64, at_s: f64) -> f64 {
     let hour = at_s.rem_euclid(DAY_S) / 3_600.0;
     let day = ((at_s / DAY_S).floor() + 4.0).rem_euclid(7.0);
-    let weekend = if day < 1.0 || day >= 6.0 { 0.5 } else { 1.0 };
+    let weekend = if (1.0..6.0).contains(&day) { 1.0 } else { 0.5 };
     peak_per_s * weekend * (0.2 + 0.8 * hump(hour))
 }
 

@@ -70,7 +70,7 @@ fn row_remap_failed(device: &Device<'_>) -> Result<Option<bool>, String> {
         SampleValue::U64(flag) => Some(flag != 0),
         SampleValue::I64(flag) => Some(flag != 0),
         // A flag is whole; anything else is not what was asked for.
-        _ => None,
+        SampleValue::F64(_) => None,
     }))
 }
 
