@@ -13,7 +13,10 @@ if [ -z "${FUZZ_PLAIN:-}" ] && cargo +nightly --version >/dev/null 2>&1; then
     # The flags of cargo-fuzz, without its address sanitizer: our code is safe Rust, and so is nearly all it calls.
     flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
     flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
-    RUSTFLAGS="$flags" cargo +nightly build --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir target/fuzz --bins
+    # By name: the plain runner has no fuzzer in it to answer what the flags insert.
+    bins=$(for name in ${*:-$all}; do echo "--bin fuzz_$name"; done)
+    # shellcheck disable=SC2086
+    RUSTFLAGS="$flags" cargo +nightly build --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir target/fuzz $bins
     for name in ${*:-$all}; do
         corpus=target/fuzz/corpus/$name
         mkdir -p "$corpus"

@@ -188,7 +188,9 @@ pub(crate) fn at_pages(urls: &[String], asking: &Asking, now: Timestamp) -> Resu
         return Err(Failure::new(format!("{} pages are more than {PAGES_MAX}", urls.len())));
     }
     let (auth, client) = (asking.auth()?, asking.client()?);
-    let endpoints = urls.iter().map(|url| endpoint(url, &auth, &client)).collect::<Result<Vec<_>, Failure>>()?;
+    // A page named twice is one page.
+    let urls: BTreeSet<&String> = urls.iter().collect();
+    let endpoints = urls.into_iter().map(|url| endpoint(url, &auth, &client)).collect::<Result<Vec<_>, Failure>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut looks: Vec<(usize, Scrape)> = runtime.block_on(async {
         let mut done = Vec::new();

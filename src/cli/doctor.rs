@@ -205,6 +205,12 @@ fn store(config: &Config, now: Timestamp) -> Vec<Finding> {
         Ok(Some(store)) => {
             let whole = match wait(store.check()) {
                 Ok(()) => Finding::ok("store", format!("{place} is whole")),
+                Err(error) if config.store.influxdb.is_some() => Finding::new(
+                    Severity::Error,
+                    "store",
+                    error.to_string(),
+                    "turnaround store init   makes its buckets and tasks; or see that the server answers",
+                ),
                 Err(error) => Finding::new(Severity::Error, "store", error.to_string(), "stop the daemon, move the file away and start again"),
             };
             let plan = match wait(store.latest_plan()) {

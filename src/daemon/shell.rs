@@ -16,7 +16,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SOURCES: &str = "sources_fresh";
 
 /// Time between two looks at how every signal of every source stands.
-const SHOW_SOURCES_EVERY: Span = Span(15);
+const SHOW_SOURCES_EVERY: Span = Span(5);
 
 /// The daemon's hands.
 pub(crate) struct Shell {
