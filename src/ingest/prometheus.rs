@@ -134,16 +134,6 @@ pub fn offset(target: &TargetId, interval: Duration) -> Duration {
     Duration::from_millis((hash >> 16) % millis)
 }
 
-/// The first time after `now` at which a target is due: its offset within an interval, counted from zero of whatever clock `now` is of. Times
-/// that were missed are not made up for, and a late look does not move the later ones.
-#[must_use]
-pub fn next_due(target: &TargetId, interval: Duration, now: Duration) -> Duration {
-    let interval_ms = interval.as_millis().max(1);
-    let offset_ms = offset(target, interval).as_millis();
-    let passed = (now.as_millis() + interval_ms).saturating_sub(offset_ms) / interval_ms;
-    Duration::from_millis(u64::try_from(passed * interval_ms + offset_ms).unwrap_or(u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,15 +222,6 @@ mod tests {
         for third in 0..3 {
             let inside = offsets.iter().filter(|offset| offset.as_secs() / 5 == third).count();
             assert!((50..150).contains(&inside), "{inside} of 300 in third {third}");
-        }
-        for target in &targets {
-            for now in [0, 1, 14_999, 15_000, 1_796_109_024_788] {
-                let now = Duration::from_millis(now);
-                let due = next_due(target, interval, now);
-                assert!(due > now && due <= now + interval);
-                assert_eq!(due.as_millis() % 15_000, offset(target, interval).as_millis());
-                assert_eq!(next_due(target, interval, due), due + interval);
-            }
         }
     }
 }
